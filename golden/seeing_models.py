@@ -28,6 +28,7 @@ from tiny_models import CORPUS
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedTokenizerFast
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor, convert_image_to_patches
 from transformers.models.lfm2_vl.processing_lfm2_vl import Lfm2VlProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -43,6 +44,8 @@ GEMMA = (
     "{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'image' %}<start_of_image>{% else %}{{ p.text }}{% endif %}{% endfor %}"
     "{% endif %}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
 )
+GEMMA4_NAMES = ["<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|image>", "<|image|>", "<image|>"]
+GEMMA4 = GEMMA.replace("<start_of_turn>", "<|turn>").replace("<end_of_turn>", "<turn|>").replace("<start_of_image>", "<|image|>")
 QWEN_NAMES = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 NAMES = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>",
          "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"]
@@ -247,6 +250,68 @@ class Qwen35(Qwen3Vl):
         return torch.cat(list(made.pooler_output))
 
 
+class Gemma4:
+    """Gemma 4 E2B: pictures as large as a budget of tokens, products within bounds, inputs for each layer, shared keys and values."""
+
+    pictures = [(50, 30, 11), (20, 44, 12)]
+    template = GEMMA4
+    names, word, text = GEMMA4_NAMES, "<|image|>", True
+    special = dict(bos_token="<bos>", eos_token="<turn|>", pad_token="<pad>")
+    text_more = dict(num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=8)
+    vision_more = dict(use_clipped_linears=True)
+
+    def config(self, vocab):
+        text = TEXT | dict(model_type="gemma4_text", vocab_size=vocab, hidden_size=32, num_attention_heads=2, head_dim=16, global_head_dim=32, num_hidden_layers=5,
+                           sliding_window=6, layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+                           vocab_size_per_layer_input=vocab, bos_token_id=2, eos_token_id=4, tie_word_embeddings=True, final_logit_softcapping=30.0)
+        vision = VISION | dict(model_type="gemma4_vision", hidden_size=48, num_key_value_heads=3, head_dim=16, patch_size=8, pooling_kernel_size=3, position_embedding_size=64)
+        return AutoConfig.for_model("gemma4", text_config=text | self.text_more, vision_config=vision | self.vision_more, audio_config=None, boi_token_id=5,
+                                    eoi_token_id=7, image_token_id=6, video_token_id=vocab + 1, audio_token_id=vocab + 2, eos_token_id=[1, 4], tie_word_embeddings=True)
+
+    def processor(self):
+        return Gemma4ImageProcessorPil(patch_size=8, max_soft_tokens=70, pooling_kernel_size=3)
+
+    def prepare(self, processor, images):
+        made = processor(images, return_tensors="pt")
+        sizes = [int(n) for n in made["num_soft_tokens_per_image"]]
+        inputs = {"pixel_values": made["pixel_values"].float(), "image_position_ids": made["image_position_ids"]}
+        return inputs, ["<|image>" + n * "<|image|>" + "<image|>" for n in sizes], sizes
+
+    def beside(self, ids):
+        """What transformers' processor says of the ids: which of them are rows."""
+        return {"mm_token_type_ids": torch.tensor([[int(id == 6) for id in ids]])}
+
+    def adjust(self, model):
+        # As the head is the embedding, which is large here, the model would always write the token before.
+        model.get_input_embeddings().weight.mul_(0.1)
+        model.model.language_model.norm.weight.mul_(8)
+        for layer in model.model.language_model.layers:
+            # Nothing divides scores here, so that keys in half precision would tell.
+            layer.self_attn.q_norm.weight.mul_(0.25)
+        for name, x in model.named_buffers():
+            if name.endswith(("put_min", "put_max")):
+                # Some values are beyond.
+                x.copy_((-1 if name.endswith("min") else 1) * (1.5 + torch.rand(())))
+            if name.endswith("layer_scalar"):
+                x.copy_(0.8 + 0.4 * torch.rand(x.shape))
+            if name.endswith(("std_bias", "std_scale")):
+                x.copy_(float(name.endswith("scale")) + 0.3 * torch.randn(x.shape))
+
+    def rows(self, made):
+        return torch.cat(list(made.pooler_output))
+
+
+class Gemma4Moe(Gemma4):
+    """Gemma 4 26B-A4B: rows of a picture see each other in layers with a window, experts, keys that are values, tokens that are standardized."""
+
+    pictures = [(30, 50, 13), (44, 20, 14)]
+    # One whose experts are ranked alike with keys in half precision.
+    seed = 3
+    text_more = dict(use_bidirectional_attention="vision", enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=24, attention_k_eq_v=True,
+                     num_global_key_value_heads=1, num_key_value_heads=2, hidden_size_per_layer_input=0)
+    vision_more = dict(standardize=True)
+
+
 def tokenizer(folder, case):
     names = case.names
     tok = Tokenizer(models.BPE())
@@ -266,7 +331,7 @@ def write(name, case):
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    torch.manual_seed(1)
+    torch.manual_seed(getattr(case, "seed", 1))
     tok, processor = tokenizer(folder, case), case.processor()
     processor.save_pretrained(folder)
     config = case.config(len(tok))
@@ -318,7 +383,8 @@ def write(name, case):
         released = Path(temporary) / name
         shutil.copytree(folder, released)
         weights = load_file(folder / "model.safetensors")
-        weights = {key.replace("vision_tower.", "vision_tower.vision_model."): value for key, value in weights.items()}
+        if not isinstance(case, Gemma4):
+            weights = {key.replace("vision_tower.", "vision_tower.vision_model."): value for key, value in weights.items()}
         save_file(weights, released / "model.safetensors", metadata={"format": "pt"})
         mmproj(llama_cpp, released, folder / "mmproj.gguf")
         if getattr(case, "text", False):
@@ -348,6 +414,6 @@ def text_model(llama_cpp, folder, out):
 if __name__ == "__main__":
     # Pillow's resize in place of torchvision's.
     References()
-    cases = {"smolvlm": SmolVlm(), "lfm2_vl": Lfm2Vl(), "gemma3": Gemma3(), "qwen3_vl": Qwen3Vl(), "qwen3_5": Qwen35()}
+    cases = {"smolvlm": SmolVlm(), "lfm2_vl": Lfm2Vl(), "gemma3": Gemma3(), "qwen3_vl": Qwen3Vl(), "qwen3_5": Qwen35(), "gemma4": Gemma4(), "gemma4_moe": Gemma4Moe()}
     for name in sys.argv[2:] or cases:
         write(name, cases[name])

@@ -547,6 +547,84 @@ CASES = {
             **SPECIAL,
         ),
     ),
+    # Gemma 4 E2B: inputs for each layer, wider heads in layers that see everything, of which a quarter is turned, norms of values; the last
+    # two layers attend to keys and values of earlier ones, and their gated units are twice as wide.
+    "gemma4_text": dict(
+        dtype="bfloat16",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Gemma4ForCausalLM"],
+            model_type="gemma4_text",
+            attention_bias=False,
+            attention_k_eq_v=False,
+            enable_moe_block=False,
+            final_logit_softcapping=30.0,
+            global_head_dim=32,
+            head_dim=16,
+            hidden_activation="gelu_pytorch_tanh",
+            hidden_size=48,
+            hidden_size_per_layer_input=16,
+            intermediate_size=80,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+            max_position_embeddings=512,
+            num_attention_heads=3,
+            num_hidden_layers=6,
+            num_key_value_heads=1,
+            num_kv_shared_layers=2,
+            rms_norm_eps=1e-6,
+            rope_parameters={
+                "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1000000.0, "rope_type": "proportional"},
+                "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+            },
+            sliding_window=8,
+            tie_word_embeddings=True,
+            torch_dtype="bfloat16",
+            use_double_wide_mlp=True,
+            vocab_size=128,
+            vocab_size_per_layer_input=128,
+            **SPECIAL,
+        ),
+    ),
+    # Gemma 4 26B-A4B: experts beside the gated unit, keys that are values where a layer sees everything, fewer of their heads there.
+    "gemma4_moe": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        stacked=True,
+        config=dict(
+            architectures=["Gemma4ForCausalLM"],
+            model_type="gemma4_text",
+            attention_bias=False,
+            attention_k_eq_v=True,
+            enable_moe_block=True,
+            final_logit_softcapping=30.0,
+            global_head_dim=32,
+            head_dim=16,
+            hidden_activation="gelu_pytorch_tanh",
+            hidden_size=48,
+            hidden_size_per_layer_input=0,
+            intermediate_size=56,
+            layer_types=["sliding_attention", "full_attention", "full_attention"],
+            max_position_embeddings=512,
+            moe_intermediate_size=24,
+            num_attention_heads=4,
+            num_experts=6,
+            num_global_key_value_heads=1,
+            num_hidden_layers=3,
+            num_key_value_heads=2,
+            num_kv_shared_layers=0,
+            rms_norm_eps=1e-6,
+            sliding_window=8,
+            tie_word_embeddings=True,
+            top_k_experts=2,
+            torch_dtype="float32",
+            use_double_wide_mlp=False,
+            vocab_size=128,
+            vocab_size_per_layer_input=128,
+            **SPECIAL,
+        ),
+    ),
 }
 
 CORPUS = """
@@ -604,33 +682,39 @@ def randomize(model, config, generator):
     """Weights of a size that makes attention peaked, logits of std 1 to 3 and greedy text varied."""
     hidden = config["hidden_size"]
     tied = model.config.tie_word_embeddings
-    gemma = config["model_type"] == "gemma3_text"
+    gemma3, gemma4 = (config["model_type"] == name for name in ("gemma3_text", "gemma4_text"))
 
     def normal(p, std, mean=0.0):
         p.data.copy_(mean + std * torch.randn(p.shape, generator=generator))
 
     for name, p in model.named_parameters():
-        if "norm" in name and gemma:
-            # Stored less one. Loud sublayers and peaked attention, or greedy text falls into a short loop.
-            loud = {"q_norm": 1.0, "k_norm": 1.0, "post_": 1.0, "model.norm": 1.0}
-            normal(p, 0.25, next((v for k, v in loud.items() if k in name), 0.0))
+        if "norm" in name and (gemma3 or gemma4):
+            # Loud sublayers and peaked attention, or greedy text falls into a short loop. Those of Gemma 3 are stored less one.
+            loud = {"post_": 1.0, "model.norm": 1.0} | ({"q_norm": 1.0, "k_norm": 1.0} if gemma3 else {})
+            normal(p, 0.25, next((v for k, v in loud.items() if k in name), 0.0) + gemma4)
         elif "norm" in name:
             normal(p, 0.25, 1.0)
         elif name.endswith("bias"):
             normal(p, 0.5)
+        elif "embed_tokens_per_layer" in name:
+            normal(p, 0.5)
         elif "embed_tokens" in name:
-            normal(p, (1.0 if gemma else 2.0) / math.sqrt(hidden) if tied else 0.5)
+            normal(p, (1.0 if gemma3 else 0.5 if gemma4 else 2.0) / math.sqrt(hidden) if tied else 0.5)
         elif "lm_head" in name:
             normal(p, 2.0 / math.sqrt(hidden))
         elif "conv.conv" in name:
             normal(p, 1.0)
-        elif name.endswith(".gate.weight"):
+        elif name.endswith(("router.scale", "per_expert_scale")):
+            normal(p, 0.25, 1.0)
+        elif name.endswith((".gate.weight", "router.proj.weight")):
             # Scores of experts that differ enough for rounding not to choose another.
             normal(p, 3.0 / math.sqrt(hidden))
         else:
             gain = 1.6 if any(s in name for s in ("q_proj", "k_proj")) else 1.8
             normal(p, gain / math.sqrt(p.shape[-1]))
     for name, x in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            x.copy_(1.0 + 0.25 * torch.randn(x.shape, generator=generator))
         if name.endswith("expert_bias"):
             x.copy_(0.3 * torch.randn(x.shape, generator=generator))
 

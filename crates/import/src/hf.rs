@@ -41,7 +41,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         tokenizer,
         ..
     } = open_texts(folder)?;
-    let front_end = front_end(folder)?;
+    let front_end = front_end(folder, &config)?;
     let tensors = experts::with_stacked(Box::new(SafetensorsSource::open(folder)?)).map_err(|e| e.in_file(folder))?;
     sentence::by_names(&mut config, &tensors.names());
     let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
@@ -63,16 +63,19 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
     })
 }
 
-/// How sound or a picture becomes an input: in a file of its own, or in that of everything that prepares an input.
-fn front_end(folder: &Path) -> Result<Value> {
+/// How sound or a picture becomes an input: in a file of its own, or in that of everything that prepares an input, where pictures come first if
+/// the model sees.
+fn front_end(folder: &Path, config: &Value) -> Result<Value> {
     if let Some(alone) = read_json_if_there(&folder.join("preprocessor_config.json"))? {
         return Ok(alone);
     }
     let all = read_json_if_there(&folder.join("processor_config.json"))?;
     let section = all.and_then(|mut all| {
-        let key = ["feature_extractor", "image_processor"]
-            .into_iter()
-            .find(|key| all.get(key).is_some())?;
+        let mut keys = ["feature_extractor", "image_processor"];
+        if config.get("vision_config").is_some_and(Value::is_object) {
+            keys.reverse();
+        }
+        let key = keys.into_iter().find(|key| all.get(key).is_some())?;
         all.get_mut(key).map(Value::take)
     });
     Ok(section.filter(Value::is_object).unwrap_or_else(|| json!({})))

@@ -96,7 +96,12 @@ impl Fields<'_> {
 
     /// How bytes become numbers.
     fn values(&self) -> Result<Values> {
-        let numbers = |key: &str, usual: f64| match self.flag("do_normalize")? {
+        self.values_of(self.flag("do_normalize")?)
+    }
+
+    /// The same, `normalized` or not.
+    fn values_of(&self, normalized: bool) -> Result<Values> {
+        let numbers = |key: &str, usual: f64| match normalized {
             true => self.three(key),
             false => Ok([usual; 3]),
         };

@@ -456,7 +456,7 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
             found.unwrap_or_else(|| name.to_owned())
         }
         "idefics3" | "smolvlm" => seeing_name(name, "text_model."),
-        "gemma3" | "lfm2_vl" | "qwen3_5" | "qwen3_vl" => seeing_name(name, "language_model."),
+        "gemma3" | "gemma4" | "lfm2_vl" | "qwen3_5" | "qwen3_vl" => seeing_name(name, "language_model."),
         "modernbert" => name.strip_prefix("model.").unwrap_or(name).to_owned(),
         "nomic_bert" => nomic_name(name),
         "clip" | "clip_text_model" | "siglip" => name.to_owned(),

@@ -42,11 +42,19 @@ fn gguf_weights_equal_those_of_the_folder() {
 }
 
 /// Keys whose values both configurations must agree on where the folder has them.
-const KEYS: [&str; 37] = [
+const KEYS: [&str; 45] = [
     "architectures",
     "attention_bias",
+    "attention_k_eq_v",
     "attention_multiplier",
     "embedding_multiplier",
+    "enable_moe_block",
+    "global_head_dim",
+    "hidden_size_per_layer_input",
+    "num_kv_shared_layers",
+    "top_k_experts",
+    "use_double_wide_mlp",
+    "vocab_size_per_layer_input",
     "logits_scaling",
     "moe_intermediate_size",
     "norm_topk_prob",

@@ -360,6 +360,9 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             if attrs.ahead.is_some() && attrs.state.is_some() {
                 return Err(Error::ty("attention with a state sees no later positions"));
             }
+            if attrs.appended && attrs.state.is_none() {
+                return Err(Error::ty("attention to what was appended needs the state that has it"));
+            }
             if attrs.integers && !attrs.is_bare(inputs.len()) {
                 return Err(Error::ty(
                     "attention on integers takes queries, keys and values alone, without mask, cap and state",

@@ -208,6 +208,9 @@ pub struct AttentionAttrs {
     /// Name of the KV state that the keys and values are appended to, and that attention then reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// Whether an operation before has appended the same keys and values to the state, so that this one only reads it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub appended: bool,
 }
 
 impl AttentionAttrs {
@@ -656,7 +659,13 @@ impl Op {
         }
     }
 
-    /// The state the operation reads and writes, if any.
+    /// Whether the operation changes a state, as all with one do but attention to what another has appended.
+    pub fn changes_state(&self) -> bool {
+        let reads_only = matches!(self, Op::Attention(a) if a.appended);
+        self.state().is_some() && !reads_only
+    }
+
+    /// The state the operation reads and, where it [changes](Op::changes_state) one, writes, if any.
     pub fn state(&self) -> Option<&str> {
         match self {
             Op::Attention(a) => a.state.as_deref(),

@@ -1,12 +1,13 @@
 //! The invariants of a graph. What a verified graph computes is not judged here.
 
-use crate::{Def, Error, Graph, Literal, Op, Result, State, StateKind, TensorType, WeightExpr, infer};
+use crate::{Def, Error, Graph, Literal, Node, Op, Result, State, StateKind, TensorType, WeightExpr, infer};
 use std::collections::{HashMap, HashSet};
 
 impl Graph {
     /// Checks every invariant a stage may rely on: each value is defined before it is used, types are those of
     /// [`infer`] and have at most [`TensorType::MAX_RANK`] axes, numbers in attributes are finite, names of inputs,
-    /// weights, states and outputs are unique, every stateful operation fits its state and no state is used twice.
+    /// weights, states and outputs are unique, every stateful operation fits its state, and no state is changed twice or read by
+    /// another operation than those with the keys and values that were appended to it.
     ///
     /// # Errors
     /// The first violation, placed at its node.
@@ -53,7 +54,7 @@ impl Graph {
             return Err(Error::structure(what));
         }
         let mut defined: Vec<bool> = self.values.iter().map(|v| !matches!(v.def, Def::Node { .. })).collect();
-        let mut used_states = HashSet::new();
+        let mut changed: HashMap<&str, &Node> = HashMap::new();
         for (id, node) in self.nodes() {
             let place = || format!("{}/{}", node.path, node.op.mnemonic());
             for v in &node.inputs {
@@ -83,8 +84,15 @@ impl Graph {
             }
             defined[out.index()] = true;
             if let Some(name) = node.op.state() {
-                if !used_states.insert(name) {
-                    return Err(Error::structure(format!("state `{name}` is used twice")).at(place()));
+                let before = changed.get(name);
+                if node.op.changes_state() {
+                    if before.is_some() {
+                        return Err(Error::structure(format!("state `{name}` is used twice")).at(place()));
+                    }
+                    changed.insert(name, node);
+                } else if before.is_none_or(|b| b.inputs[1..3] != node.inputs[1..3]) {
+                    let what = format!("no operation before appends the same keys and values to state `{name}`");
+                    return Err(Error::structure(what).at(place()));
                 }
                 let state = states.get(name).copied();
                 verify_state(&node.op, name, state, &types).map_err(|e| e.at(place()))?;

@@ -18,7 +18,7 @@ impl Graph {
             let node = self.node(id);
             let mut op = node.op.clone();
             match &mut op {
-                Op::Attention(a) => a.state = None,
+                Op::Attention(a) => (a.state, a.appended) = (None, false),
                 Op::ShortConv { state } | Op::GatedDelta { state } => *state = None,
                 Op::Slice { start, end, .. } => {
                     (*start, *end) = (start.substitute(PAST, &none)?, end.substitute(PAST, &none)?);

@@ -87,6 +87,17 @@ impl Experts {
             let bias = b.weight(&format!("{prefix}.expert_bias"), &[self.count]);
             ranked = b.add(all, bias)?;
         }
+        self.first(b, all, ranked)
+    }
+
+    /// Numbers of the first of `ranked` and their shares out of `all`, `[b, s, count]` each.
+    pub(crate) fn first(
+        &self,
+        b: &mut GraphBuilder,
+        all: ValueId,
+        ranked: ValueId,
+    ) -> cactus_ir::Result<(ValueId, ValueId)> {
+        let router = self.router;
         let (axis, descending) = (2, true);
         let order = b.op(Op::ArgSort { axis, descending }, &[ranked])?;
         let ids = b.slice_last(order, 0, self.chosen)?;
@@ -106,7 +117,7 @@ impl Experts {
     }
 
     /// What the experts `ids` give of `x` together, `[b, s, hidden]`.
-    fn compute(
+    pub(crate) fn compute(
         &self,
         b: &mut GraphBuilder,
         [x, ids, shares]: [ValueId; 3],

@@ -8,15 +8,13 @@
 use crate::Result;
 use crate::config::{Config, MAX_HEADS, MAX_LAYERS, MAX_WIDTH, describe};
 use crate::layers::{layer_norm, linear, matrix};
-use crate::picture_encoder::{self, CHANNELS, EPS, PATCHES, PICTURE_ENCODER, PLACES, ROWS, TOKENS};
+use crate::picture_encoder::{self, CELLS, CHANNELS, EPS, PATCHES, PICTURE_ENCODER, PLACES, ROWS, TOKENS};
 use crate::picture_tower::{attend, heads_of};
 use crate::registry::ComponentDef;
 use crate::rotary::Rotary;
 use cactus_ir::{Dim, Graph, GraphBuilder, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
-/// Name of its input, `i64[1, tokens, patches of a token, 2]`: the row and the column of each patch.
-const CELLS: &str = "cells";
 /// Most frames of a patch.
 const MAX_TIMES: usize = 16;
 /// The base of the frequencies.

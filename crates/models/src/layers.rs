@@ -53,14 +53,19 @@ impl Norm {
             expr
         };
         let weight = b.weight_from(weight, &[n], expr);
+        let x = self.bare(b, x)?;
+        b.mul(weight, x)
+    }
+
+    /// The same without a weight.
+    pub(crate) fn bare(self, b: &mut GraphBuilder, x: ValueId) -> Result<ValueId> {
         let two = b.scalar(2.0)?;
         let squared = b.binary(BinaryFn::Pow, x, two)?;
         let mean = b.reduce_last(ReduceFn::Mean, squared)?;
         let eps = b.scalar(self.eps)?;
         let mean = b.add(mean, eps)?;
         let factor = b.unary(UnaryFn::Rsqrt, mean)?;
-        let x = b.mul(x, factor)?;
-        b.mul(weight, x)
+        b.mul(x, factor)
     }
 }
 
@@ -136,7 +141,17 @@ pub(crate) fn filters(b: &mut GraphBuilder, name: &str, [out, channels, kernel]:
 
 /// Declares the input and looks its embeddings up, `[b, s, hidden]`, times `scale` where there is one.
 pub(crate) fn embed(b: &mut GraphBuilder, dims: &Dims, scale: Option<f32>) -> Result<ValueId> {
-    let ids = b.input(INPUT, TensorType::new(DType::I64, [batch(), seq()]));
+    let ids = token_ids(b);
+    embed_ids(b, ids, dims, scale)
+}
+
+/// Declares the input, `i64[b, s]`.
+pub(crate) fn token_ids(b: &mut GraphBuilder) -> ValueId {
+    b.input(INPUT, TensorType::new(DType::I64, [batch(), seq()]))
+}
+
+/// The embeddings of `ids`, as [`embed`].
+pub(crate) fn embed_ids(b: &mut GraphBuilder, ids: ValueId, dims: &Dims, scale: Option<f32>) -> Result<ValueId> {
     let table = b.weight(EMBEDDING, &[dims.vocab, dims.hidden]);
     b.scope("embed_tokens", |b| {
         let x = b.embedding(table, ids)?;
@@ -432,7 +447,7 @@ pub(crate) fn apart(b: &mut GraphBuilder, x: ValueId, dims: &Dims) -> Result<[Va
 }
 
 /// `[b, kv, s, d]` to `[b, h, s, d]`: each KV head serves `h / kv` query heads in a row.
-fn repeat_kv(b: &mut GraphBuilder, x: ValueId, dims: &Dims) -> Result<ValueId> {
+pub(crate) fn repeat_kv(b: &mut GraphBuilder, x: ValueId, dims: &Dims) -> Result<ValueId> {
     let Dims {
         heads,
         kv_heads,

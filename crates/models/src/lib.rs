@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod alignment;
+mod axial_encoder;
 mod bert;
 mod clip_text;
 mod config;
@@ -22,10 +23,13 @@ mod experts;
 mod fastconformer;
 mod gemma3;
 mod gemma3_text;
+mod gemma4;
+mod gemma4_text;
 mod glm4;
 mod granite;
 mod grid_encoder;
 mod idefics3;
+mod layer_inputs;
 mod layers;
 mod lfm2;
 mod lfm2_vl;
@@ -53,6 +57,7 @@ mod qwen3_vl;
 mod registry;
 mod rope;
 mod rotary;
+mod routed_beside;
 mod seeing;
 mod siglip;
 mod silero_vad;

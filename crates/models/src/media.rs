@@ -117,6 +117,15 @@ impl Shown {
         })
     }
 
+    /// Token ids, `[b, s]`, with `pad` where the input says that there are rows.
+    pub(crate) fn tokens(self, b: &mut GraphBuilder, ids: ValueId, pad: u32) -> cactus_ir::Result<ValueId> {
+        b.scope("media", |b| {
+            let at = b.reshape(self.at, [batch(), seq()])?;
+            let pad = b.scalar_i64(i64::from(pad))?;
+            b.select(at, pad, ids)
+        })
+    }
+
     /// Adds what is for layer `layer` to what it gave, there.
     pub(crate) fn added(self, b: &mut GraphBuilder, x: ValueId, layer: usize) -> cactus_ir::Result<ValueId> {
         b.scope("media", |b| {

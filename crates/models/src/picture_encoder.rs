@@ -22,6 +22,8 @@ pub(crate) const PICTURE_ENCODER: &str = "picture_encoder";
 pub(crate) const PATCHES: &str = "patches";
 /// Name of its input, `f32[1, tokens, patches of a token, table]`, where views have several sizes.
 pub(crate) const PLACES: &str = "places";
+/// Name of an encoder's input, `i64[1, tokens, patches of a token, 2]`: the row and the column of each patch, where patches turn by them.
+pub(crate) const CELLS: &str = "cells";
 /// Name of its output, `f32[1, tokens, width]`.
 pub(crate) const ROWS: &str = "rows";
 /// The symbol for how many tokens a view has.

@@ -133,9 +133,19 @@ pub(crate) fn attend(
     hidden: usize,
     heads: usize,
 ) -> cactus_ir::Result<ValueId> {
+    attend_scaled(b, [q, k, v], hidden, ((hidden / heads) as f64).powf(-0.5) as f32)
+}
+
+/// The same with this factor on scores.
+pub(crate) fn attend_scaled(
+    b: &mut GraphBuilder,
+    [q, k, v]: [ValueId; 3],
+    hidden: usize,
+    scale: f32,
+) -> cactus_ir::Result<ValueId> {
     let k = b.permute(k, &[0, 1, 3, 2])?;
     let scores = b.matmul(q, k)?;
-    let scores = b.scale(scores, ((hidden / heads) as f64).powf(-0.5) as f32)?;
+    let scores = b.scale(scores, scale)?;
     let shares = b.softmax_last(scores)?;
     let y = b.matmul(shares, v)?;
     let y = b.permute(y, &[0, 2, 1, 3])?;

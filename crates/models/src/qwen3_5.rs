@@ -22,7 +22,7 @@ const SECTIONS: [usize; AXES] = [11, 11, 10];
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     let [text, vision] = seeing::sections(c, "qwen3_5_text")?;
     let mut decoder = decoder(&text)?;
-    decoder.tied = seeing::tied(c, &text)?;
+    decoder.tied = seeing::tied(c, &text, false)?;
     let encoder = GridEncoder::read(vision, decoder.dims.hidden, &[])?;
     let sections = media::sections(&text, decoder.rope.inv_freq.len(), SECTIONS)?;
     seeing::in_grids([c, &text], decoder, &encoder, sections, MARKS)

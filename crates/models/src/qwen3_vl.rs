@@ -31,7 +31,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     let mut decoder = Decoder::read(&text, Some(128), 500_000.0)?;
     decoder.attention_bias(&text)?;
     decoder.qk_norm = Some(Normed::Head);
-    decoder.tied = seeing::tied(c, &text)?;
+    decoder.tied = seeing::tied(c, &text, false)?;
     let encoder = GridEncoder::read(vision, decoder.dims.hidden, &TAPS)?;
     let sections = media::sections(&text, decoder.dims.head_dim / 2, SECTIONS)?;
     seeing::in_grids([c, &text], decoder, &encoder, sections, MARKS)

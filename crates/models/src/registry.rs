@@ -2,9 +2,9 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, glm4, granite, idefics3,
-    layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe,
-    parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_moe, qwen3_vl, siglip, silero_vad, smollm3, whisper,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, gemma4, gemma4_text, glm4,
+    granite, idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert,
+    olmo2, olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_moe, qwen3_vl, siglip, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -171,7 +171,7 @@ pub struct SeesDef {
     pub patch: usize,
     /// Patches of a token's side.
     pub merge: usize,
-    /// Side of the square table of positions.
+    /// Side of the square table of positions, or where those of rows and columns stand apart, how many there are of either.
     pub table: usize,
     /// What its image processor makes of a picture.
     pub views: ViewsDef,
@@ -197,6 +197,8 @@ pub enum ViewsDef {
     Whole,
     /// The picture as it is, within bounds of pixels.
     Bounds,
+    /// The picture as large as a number of tokens allows.
+    Budget,
 }
 
 /// How a table of positions is read for a view of another size.
@@ -357,6 +359,16 @@ pub const FAMILIES: &[Family] = &[
         model_type: "gemma3_text",
         models: "Gemma 3 text (270M, 1B)",
         build: gemma3_text::build,
+    },
+    Family {
+        model_type: "gemma4",
+        models: "Gemma 4 with vision (E2B, E4B, 26B-A4B, 31B)",
+        build: gemma4::build,
+    },
+    Family {
+        model_type: "gemma4_text",
+        models: "Gemma 4 text",
+        build: gemma4_text::build,
     },
     Family {
         model_type: "glm",

@@ -17,7 +17,7 @@ pub(crate) struct Rope {
 }
 
 /// Everything a configuration can say about scaling, by `rope_type`.
-const SUPPORTED: &str = "`default`, `linear`, `dynamic`, `llama3`, `yarn` and `freq_factors`";
+const SUPPORTED: &str = "`default`, `linear`, `dynamic`, `llama3`, `yarn`, `proportional` and `freq_factors`";
 
 impl Rope {
     /// Reads the rope of a model that has one: `rope_parameters` (transformers 5), else `rope_theta` and `rope_scaling`.
@@ -105,6 +105,16 @@ impl Rope {
             Some(p) => p.number_if_set("partial_rotary_factor", 0.0..=1.0)?,
             None => None,
         };
+        if let Some(p) = p
+            && rope_type(p)?.1 == "proportional"
+        {
+            let factor = p.number_if_set("factor", 1e-3..=1e6)?.unwrap_or(1.0);
+            let mut rope = Rope::proportional(head_dim, theta, partial.unwrap_or(1.0));
+            rope.inv_freq
+                .iter_mut()
+                .for_each(|f| *f = (f64::from(*f) / factor) as f32);
+            return Ok(rope);
+        }
         if partial
             .or(c.number_if_set("partial_rotary_factor", 0.0..=1.0)?)
             .is_some_and(|f| f != 1.0)
@@ -115,6 +125,19 @@ impl Rope {
             ));
         }
         Rope::scaled_part(p, c, head_dim, theta)
+    }
+
+    /// The rope of Gemma 4: frequencies as if the whole head turned, of which all but the first share are 0.
+    pub(crate) fn proportional(head_dim: usize, theta: f64, share: f64) -> Rope {
+        let (pairs, turning) = (head_dim / 2, (share * head_dim as f64 / 2.0) as usize);
+        let frequency = |i: usize| match i < turning {
+            true => theta.powf(-((2 * i) as f64) / head_dim as f64) as f32,
+            false => 0.0,
+        };
+        Rope {
+            inv_freq: (0..pairs).map(frequency).collect(),
+            scale: 1.0,
+        }
     }
 
     /// The same of heads of which `width` elements are turned.

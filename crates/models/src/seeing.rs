@@ -52,11 +52,11 @@ pub(crate) fn beside(c: &Config<'_>, mut model: ModelDef, encoder: ComponentDef,
     Ok(model)
 }
 
-/// Whether the head is the embedding, which the section for texts says or the whole.
-pub(crate) fn tied(c: &Config<'_>, text: &Config<'_>) -> Result<bool> {
+/// Whether the head is the embedding, which the section for texts says or the whole, or is as `usual`.
+pub(crate) fn tied(c: &Config<'_>, text: &Config<'_>, usual: bool) -> Result<bool> {
     match text.has("tie_word_embeddings") {
-        true => text.flag("tie_word_embeddings", false),
-        false => c.flag("tie_word_embeddings", false),
+        true => text.flag("tie_word_embeddings", usual),
+        false => c.flag("tie_word_embeddings", usual),
     }
 }
 

@@ -263,7 +263,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, glm, glm4, granite, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
+            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, gemma4, gemma4_text, glm, glm4, granite, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (

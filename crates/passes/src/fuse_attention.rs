@@ -190,6 +190,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         until: until.is_some(),
         integers: false,
         state: None,
+        appended: false,
     };
     if attrs.until && (attrs.texts || attrs.chunk.is_some() || scores.visible.ahead.is_some() || scores.bias.is_some())
     {

@@ -1,8 +1,8 @@
 //! RMS norms out of their parts. `fuse_layer_norm`, which runs first, starts from the same inverse root.
 
 use crate::pattern::{
-    Match, Miss, binary, describe, either, is_square, mean_last, near, only_user, place_of, plus_scalar, result,
-    sum_last, times_scalar, users, vector,
+    Match, Miss, binary, describe, either, is_output, is_square, mean_last, near, only_user, place_of, plus_scalar,
+    result, sum_last, times_scalar, users, vector,
 };
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Graph, Literal, Node, NodeId, Op, UnaryFn, ValueId};
@@ -140,16 +140,16 @@ fn find(g: &Graph, inverse: &InverseRoot) -> Match<Found> {
             let w = either(g, out, BinaryFn::Mul, pick).filter(|_| g.ty(out) == g.ty(x))?;
             Some((user, Weight::Value(w)))
         };
-        let roots: Vec<_> = users(g, normed).into_iter().filter_map(by_weight).collect();
-        return match roots.is_empty() {
-            false => Ok(Found { x, eps, roots }),
-            true if width <= Literal::MAX_ELEMS => Ok(Found {
-                x,
-                eps,
-                roots: vec![(scaling, Weight::Fill(width, 1.0))],
-            }),
-            true => near("there is no weight, and the axis is too wide for a literal one"),
-        };
+        let readers = users(g, normed);
+        let mut roots: Vec<_> = readers.iter().filter_map(|&user| by_weight(user)).collect();
+        // Who else reads it wants it without a weight.
+        if roots.len() < readers.len() || is_output(g, normed) {
+            if width > Literal::MAX_ELEMS {
+                return near("there is no weight, and the axis is too wide for a literal one");
+            }
+            roots.push((scaling, Weight::Fill(width, 1.0)));
+        }
+        return Ok(Found { x, eps, roots });
     }
     let weight = either(g, x, BinaryFn::Mul, |y, w| {
         (y == base).then(|| vector(g, w, width)).flatten()

@@ -36,7 +36,7 @@ impl Pass for InsertStates {
             }
         };
         let counts = |v: ValueId| matches!(along[v.index()], Along::Axis(_));
-        let mut changes = Vec::new();
+        let (mut changes, mut kept) = (Vec::new(), Vec::new());
         for (id, node) in graph.nodes() {
             let reads = node.inputs.first().copied();
             let change = match &node.op {
@@ -54,8 +54,17 @@ impl Pass for InsertStates {
                     if a.causal && !a.texts && node.inputs.len() == a.bias_operand() && reads.is_some_and(counts) =>
                 {
                     kv_state(graph, id).map(|kind| {
-                        let name = state_name(graph, &changes, &node.path, "kv");
                         let mut a = a.clone();
+                        let same = |(k, v, span, _): &&(ValueId, ValueId, Option<usize>, String)| {
+                            (*k, *v, *span) == (node.inputs[1], node.inputs[2], a.span())
+                        };
+                        // Layers may share keys and values, which are kept once.
+                        if let Some((.., name)) = kept.iter().find(same) {
+                            (a.state, a.appended) = (Some(name.clone()), true);
+                            return (Op::Attention(a), None);
+                        }
+                        let name = state_name(graph, &changes, &node.path, "kv");
+                        kept.push((node.inputs[1], node.inputs[2], a.span(), name.clone()));
                         a.state = Some(name.clone());
                         (Op::Attention(a), Some(State { name, kind }))
                     })
@@ -100,6 +109,7 @@ impl Pass for InsertStates {
                     ..
                 }) => "recurrent state",
                 Some(_) => "convolution state",
+                None if op.state().is_some() => "KV state of an earlier layer",
                 None => "positions",
             };
             if let Some(state) = state {

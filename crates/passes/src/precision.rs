@@ -1,7 +1,7 @@
 //! The choice of storage for each weight. It rewrites nothing: the graph sees every weight as `f32`.
 
 use crate::policy::Policy;
-use cactus_ir::{AttentionAttrs, Graph, Op, ValueId};
+use cactus_ir::{AttentionAttrs, BinaryFn, Graph, Op, ValueId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -278,7 +278,11 @@ fn is_of_few_bits(g: &Graph, v: ValueId, chosen: &BTreeMap<String, StorageChoice
         | Op::Slice { .. }
         | Op::RmsNorm { .. }
         | Op::Rope { .. }
-        | Op::NormRope { .. } => is_of_few_bits(g, node.inputs[0], chosen),
+        | Op::NormRope { .. }
+        // Kept within bounds.
+        | Op::Binary {
+            f: BinaryFn::Max | BinaryFn::Min,
+        } => is_of_few_bits(g, node.inputs[0], chosen),
         _ => false,
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
     let mut op = bind_op(op, bindings)?;
     if let Op::Attention(attrs) = &mut op {
         // Earlier keys are part of the operands now, so the rule of equal lengths no longer applies.
-        attrs.state = None;
+        (attrs.state, attrs.appended) = (None, false);
     }
     let types: Vec<TensorType> = inputs.iter().map(|t| type_of(t)).collect();
     let ty = infer(&op, &types.iter().collect::<Vec<_>>())?;

@@ -238,6 +238,7 @@ fn eval_node(node: &Node, operands: &[&Tensor], bindings: &Bindings, states: &mu
             let &[q, k, v, ref of_heads @ ..] = operands else {
                 return Err(fail("needs queries, keys and values".into()));
             };
+            let changes = node.op.changes_state();
             let grown = |kept: &mut Vec<f32>, new: &Tensor| -> Result<Tensor> {
                 let [1, rows, heads, dim] = *new.shape() else {
                     return Err(fail(format!("cannot take {:?}", new.shape())));
@@ -245,7 +246,10 @@ fn eval_node(node: &Node, operands: &[&Tensor], bindings: &Bindings, states: &mu
                 if heads.checked_mul(dim) != Some(row_elems) {
                     return Err(fail(format!("cannot take {:?}", new.shape())));
                 }
-                kept.extend_from_slice(new.as_f32()?);
+                // Those of this call are there where another operation has appended them.
+                if changes {
+                    kept.extend_from_slice(new.as_f32()?);
+                }
                 Ok(Tensor::from_f32([1, positions + rows, heads, dim], kept.clone())?)
             };
             let (k, v) = (grown(&mut keys, k)?, grown(&mut values, v)?);

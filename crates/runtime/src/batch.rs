@@ -289,10 +289,13 @@ impl Batch {
         self.admit(parts)?;
         // Calls without any, which are all but a few, ask for no memory.
         let mut media = Vec::new();
+        let media_width = self.program.media_width().unwrap_or(1).max(1);
         for part in parts {
-            let first = self.rows.ids.len();
+            let (first, of) = (self.rows.ids.len(), media.len());
             media.extend(part.media.iter().map(|m| (first + m.at, m.rows)));
             self.rows.push_run(part.ids, self.len(part.sequence));
+            self.rows
+                .stand_in(&media[of..], media_width, self.program.lowered.media.stand_in);
             let wanted = match part.wanted {
                 Wanted::Nothing => part.ids.len(),
                 Wanted::Last => part.ids.len() - 1,
@@ -302,8 +305,9 @@ impl Batch {
         }
 
         if self.program.media_see_ahead() {
-            let width = self.program.media_width().unwrap_or(1).max(1);
-            let spans = media.iter().map(|(first, rows)| *first..first + rows.len() / width);
+            let spans = media
+                .iter()
+                .map(|(first, rows)| *first..first + rows.len() / media_width);
             self.rows.see_each_other(spans);
         }
 

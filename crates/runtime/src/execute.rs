@@ -61,6 +61,13 @@ impl RowInfo {
         self.runs.extend(std::iter::repeat_n(run, ids.len()));
     }
 
+    /// Gives the positions of `media`, which have rows of `width` numbers from the given position on, the token `id`.
+    pub(crate) fn stand_in(&mut self, media: &[(usize, &[f32])], width: usize, id: u32) {
+        for (first, rows) in media {
+            self.ids[*first..first + rows.len() / width].fill(id);
+        }
+    }
+
     /// Lets the rows of each of `spans`, which lie within runs, see each other.
     pub(crate) fn see_each_other(&mut self, spans: impl Iterator<Item = Range<usize>>) {
         for span in spans.filter(|span| !span.is_empty()) {
@@ -80,6 +87,9 @@ impl RowInfo {
         self.runs[to] = self.runs[from];
         if let Some(&position) = self.on_axes.get(from) {
             self.on_axes[to] = position;
+        }
+        if let Some(&until) = self.until.get(from) {
+            self.until[to] = until;
         }
     }
 
@@ -461,8 +471,7 @@ impl Call<'_> {
             Kind::Attention {
                 state,
                 q,
-                k,
-                v,
+                new,
                 heads,
                 attrs,
                 sinks,
@@ -470,22 +479,35 @@ impl Call<'_> {
                 out,
             } => {
                 // None of its rows is a medium's where all of them see up to themselves.
-                let until = Some(&self.rows.until[..]).filter(|until| attrs.until && !until.is_empty());
+                let until = self.rows.until.get(rows.clone()).filter(|_| attrs.until);
                 let StatePlan::Kv { layout, group } = &self.program.states.states[*state] else {
                     return Err(Error::Argument(
                         "this attention has no KV state; this is a bug, please report it".into(),
                     ));
                 };
                 let (q_span, out_span) = (self.view_span(*q, rows), self.span(*out, q.width, rows));
-                let (k_span, v_span) = (self.view_span(*k, rows), self.view_span(*v, rows));
-                let runs = &self.kv_runs[group * self.runs.len()..][..self.runs.len()];
+                let spans = new.map(|views| views.map(|view| self.view_span(view, rows)));
+                let mut some = Vec::new();
+                let all = &self.kv_runs[group * self.runs.len()..][..self.runs.len()];
+                let runs = match rows.len() == self.rows.ids.len() {
+                    true => all,
+                    // In the tail, which has some of the rows.
+                    false => {
+                        some.extend(self.rows.runs(rows.clone()).map(|part| KvRun {
+                            rows: part.len(),
+                            past: self.rows.positions[part.start],
+                            pages: all[self.rows.runs[part.start] as usize].pages,
+                        }));
+                        &some[..]
+                    }
+                };
                 let kv = &mut self.pools[*group].memory;
-                let at = |x: &View| x.offset;
-                let ks: &[f32] = bytemuck::cast_slice(&self.arena[k_span]);
-                let vs: &[f32] = bytemuck::cast_slice(&self.arena[v_span]);
-                exec.kv_append(layout, kv, runs, &ks[at(k)..], k.stride, &vs[at(v)..], v.stride);
+                if let (Some([k, v]), Some(spans)) = (new, spans) {
+                    let [ks, vs]: [&[f32]; 2] = spans.map(|span| bytemuck::cast_slice(&self.arena[span]));
+                    exec.kv_append(layout, kv, runs, &ks[k.offset..], k.stride, &vs[v.offset..], v.stride);
+                }
                 let [qs, os] = parts(self.arena, [q_span, out_span]);
-                let qs = &floats(qs)[at(q)..];
+                let qs = &floats(qs)[q.offset..];
                 let attention = Attention {
                     q_heads: *heads,
                     scale: attrs.scale,

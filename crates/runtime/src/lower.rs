@@ -62,7 +62,7 @@ struct Lowerer<'a> {
     steps: Vec<Step>,
     /// Position of the node being lowered.
     now: usize,
-    /// Position of the last node with a state; the tail is behind it.
+    /// Position of the last node that changes a state; the tail is behind it.
     last_state: Option<usize>,
     head: Option<Head>,
     /// Additions that a linear has already made.
@@ -103,7 +103,7 @@ pub(crate) fn lower(
         ));
     };
     let split = Split::new(graph, &others)?;
-    let has_state = |n: &NodeId| graph.node(*n).op.state().is_some();
+    let changes = |n: &NodeId| graph.node(*n).op.changes_state();
     let mut l = Lowerer {
         graph,
         bundle,
@@ -120,7 +120,7 @@ pub(crate) fn lower(
         requests: Vec::new(),
         steps: Vec::new(),
         now: 0,
-        last_state: graph.order().iter().rposition(has_state),
+        last_state: graph.order().iter().rposition(changes),
         head: Head::find(graph, *logits),
         merged: HashMap::new(),
         placed: Vec::new(),
@@ -142,11 +142,14 @@ pub(crate) fn lower(
             continue;
         }
         l.node_or_later(id, node)?;
-        if node.op.state().is_some() {
+        if node.op.changes_state() {
             (tail, tail_buffers) = (l.steps.len(), l.requests.len());
             // The tail reads some rows of what was made before it, which quantized rows are not laid out for.
             l.quantized.clear();
             l.rotated.clear();
+            if Some(now) == l.last_state {
+                l.rope_tables.clear();
+            }
         }
     }
     let vocab_size = l.logits(*logits)?;
@@ -269,7 +272,10 @@ impl Lowerer<'_> {
                 touched.push(*out);
             }
             Kind::CrossAttention { q, out, .. } => touched.extend([q.buffer, *out]),
-            Kind::Attention { q, k, v, out, .. } => touched.extend([q.buffer, k.buffer, v.buffer, *out]),
+            Kind::Attention { q, new, out, .. } => {
+                touched.extend([q.buffer, *out]);
+                touched.extend(new.iter().flatten().map(|view| view.buffer));
+            }
             Kind::Binary { a, b, out, .. } => touched.extend([a.buffer, b.buffer, *out]),
             Kind::BinaryScalar { a, out, .. } | Kind::BinaryVector { a, out, .. } => touched.extend([a.buffer, *out]),
         }
@@ -408,7 +414,7 @@ impl Lowerer<'_> {
     fn only_quantized(&self, v: ValueId) -> bool {
         let uses = &self.uses[v.index()];
         let last = uses.iter().map(|n| self.position[n]).max().unwrap_or(self.now);
-        let mixes = |n: &NodeId| self.graph.node(*n).op.state().is_some();
+        let mixes = |n: &NodeId| self.graph.node(*n).op.changes_state();
         if self.graph.order()[self.now..last].iter().any(mixes) {
             return false;
         }
@@ -562,11 +568,11 @@ impl Lowerer<'_> {
                     );
                 };
                 let state = self.state_index(node, state)?;
-                let (q, k, v) = (
-                    self.view(node, node.inputs[0])?,
-                    self.view(node, node.inputs[1])?,
-                    self.view(node, node.inputs[2])?,
-                );
+                let q = self.view(node, node.inputs[0])?;
+                let new = match a.appended {
+                    true => None,
+                    false => Some([self.view(node, node.inputs[1])?, self.view(node, node.inputs[2])?]),
+                };
                 self.until(node, a)?;
                 let heads = self.graph.ty(out).shape[2].as_known().unwrap_or(0);
                 let sinks = a.sinks_operand().map(|i| self.of_heads(node, i)).transpose()?;
@@ -575,8 +581,7 @@ impl Lowerer<'_> {
                 let kind = Kind::Attention {
                     state,
                     q,
-                    k,
-                    v,
+                    new,
                     heads,
                     attrs: a.clone(),
                     sinks,

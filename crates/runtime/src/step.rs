@@ -196,8 +196,8 @@ pub(crate) enum Kind {
     Attention {
         state: usize,
         q: View,
-        k: View,
-        v: View,
+        /// Keys and values that are appended before; none where a step before has appended them.
+        new: Option<[View; 2]>,
         heads: usize,
         attrs: AttentionAttrs,
         sinks: Option<PerHead>,
@@ -330,6 +330,8 @@ pub(crate) const TAIL_ROWS: usize = 16;
 pub(crate) struct MediaInputs {
     /// Width of the rows that may stand in place of embeddings, with what early layers add; none where it takes no such.
     pub(crate) width: Option<usize>,
+    /// The token that positions with a row have for everything but their embedding.
+    pub(crate) stand_in: u32,
     /// Whether the rows of a medium see each other, the later ones too.
     pub(crate) see_ahead: bool,
     /// Whether positions of the rotary embedding are on three axes, so that rows stand in grids.

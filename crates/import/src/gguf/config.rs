@@ -2,7 +2,7 @@
 
 use super::metadata::required;
 use super::names::Arch;
-use super::{GgufSource, Metadata, decoder_config, encoder_config, tokenizer};
+use super::{GgufSource, Metadata, decoder_config, encoder_config, gemma4_config, tokenizer};
 use crate::{Error, Result, TensorSource};
 use serde_json::{Map, Value, json};
 
@@ -78,7 +78,7 @@ impl Keys<'_> {
     }
 
     /// A count that some files give once and some per layer.
-    fn per_layer(&self, suffix: &str, layers: usize) -> Result<Option<Vec<usize>>> {
+    pub(super) fn per_layer(&self, suffix: &str, layers: usize) -> Result<Option<Vec<usize>>> {
         let key = self.key(suffix);
         match self.metadata.get(&key) {
             None => Ok(None),
@@ -132,6 +132,9 @@ pub fn config(source: &GgufSource) -> Result<Value> {
     let keys = Keys { metadata, prefix };
     if arch.is_encoder() {
         return encoder_config::config(source, &keys);
+    }
+    if arch == Arch::Gemma4 {
+        return gemma4_config::config(source, &keys);
     }
     if !arch.has_experts() && keys.count("expert_count")?.unwrap_or(0) > 0 {
         return Err(Error::unsupported(
@@ -214,7 +217,7 @@ pub fn config(source: &GgufSource) -> Result<Value> {
             let kinds: Vec<&str> = shape.kv_heads.iter().map(kind).collect();
             set("layer_types", json!(kinds));
         }
-        Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert => {}
+        Arch::Gemma4 | Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert => {}
     }
     for (name, id) in special_ids(metadata)? {
         config.insert(name.to_owned(), json!(id));
@@ -307,7 +310,7 @@ fn class_name(arch: Arch, both_ways: bool) -> &'static str {
         Arch::Qwen3Moe => "Qwen3MoeForCausalLM",
         Arch::Qwen3Vl => "Qwen3VLForConditionalGeneration",
         // These have a configuration of their own.
-        Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert => "",
+        Arch::Gemma4 | Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert => "",
     }
 }
 
@@ -440,7 +443,7 @@ fn llama3_scaling(factors: &[f32], base: f64) -> Option<Value> {
 }
 
 /// Token ids by configuration key; several where more than one token ends an answer.
-fn special_ids(metadata: &Metadata) -> Result<Vec<(&'static str, Value)>> {
+pub(super) fn special_ids(metadata: &Metadata) -> Result<Vec<(&'static str, Value)>> {
     let mut ids = Vec::new();
     for (name, key) in [
         ("bos_token_id", "tokenizer.ggml.bos_token_id"),

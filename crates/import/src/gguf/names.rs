@@ -12,6 +12,7 @@ pub(super) enum Arch {
     Qwen3,
     Gemma3,
     GemmaEmbedding,
+    Gemma4,
     Lfm2,
     Lfm2Moe,
     Olmo2,
@@ -28,13 +29,14 @@ pub(super) enum Arch {
 }
 
 /// One row per architecture: `general.architecture`, then `model_type` of a `config.json`.
-const ARCHS: [(Arch, &str, &str); 19] = [
+const ARCHS: [(Arch, &str, &str); 20] = [
     (Arch::Llama, "llama", "llama"),
     (Arch::SmolLm3, "smollm3", "smollm3"),
     (Arch::Qwen2, "qwen2", "qwen2"),
     (Arch::Qwen3, "qwen3", "qwen3"),
     (Arch::Gemma3, "gemma3", "gemma3_text"),
     (Arch::GemmaEmbedding, "gemma-embedding", "gemma3_text"),
+    (Arch::Gemma4, "gemma4", "gemma4_text"),
     (Arch::Lfm2, "lfm2", "lfm2"),
     (Arch::Lfm2Moe, "lfm2moe", "lfm2_moe"),
     (Arch::Olmo2, "olmo2", "olmo2"),
@@ -141,6 +143,11 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
             return None;
         }
         let (stem, suffix) = rest.rsplit_once('.')?;
+        if arch == Arch::Gemma4
+            && let Some((own, change)) = of_gemma4_layer(stem, suffix)
+        {
+            return Some((format!("model.layers.{layer}.{own}"), change));
+        }
         if !matches!(suffix, "weight" | "bias") {
             return None;
         }
@@ -160,6 +167,9 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
             ("model.embedding_norm.weight", Change::Keep)
         }
         (_, "output_norm.weight") => ("model.norm.weight", norm),
+        (Arch::Gemma4, "per_layer_token_embd.weight") => ("model.embed_tokens_per_layer.weight", Change::Keep),
+        (Arch::Gemma4, "per_layer_model_proj.weight") => ("model.per_layer_model_projection.weight", Change::Keep),
+        (Arch::Gemma4, "per_layer_proj_norm.weight") => ("model.per_layer_projection_norm.weight", Change::Keep),
         (Arch::GemmaEmbedding, "dense_2.weight") => ("2_Dense.linear.weight", Change::Keep),
         (Arch::GemmaEmbedding, "dense_3.weight") => ("3_Dense.linear.weight", Change::Keep),
         (Arch::Qwen3, encoder_names::CLASSES) => (encoder_names::CLASSES, Change::Keep),
@@ -243,6 +253,33 @@ fn of_layer(arch: Arch, stem: &str) -> Option<(&'static str, Change)> {
     })
 }
 
+/// What Gemma 4 names differently from Llama; some of it has no suffix there.
+fn of_gemma4_layer(stem: &str, suffix: &str) -> Option<(&'static str, Change)> {
+    let own = match (stem, suffix) {
+        ("attn_q_norm", "weight") => "self_attn.q_norm.weight",
+        ("attn_k_norm", "weight") => "self_attn.k_norm.weight",
+        ("post_attention_norm", "weight") => "post_attention_layernorm.weight",
+        ("ffn_norm", "weight") => "pre_feedforward_layernorm.weight",
+        ("post_ffw_norm", "weight") => "post_feedforward_layernorm.weight",
+        ("pre_ffw_norm_2", "weight") => "pre_feedforward_layernorm_2.weight",
+        ("post_ffw_norm_1", "weight") => "post_feedforward_layernorm_1.weight",
+        ("post_ffw_norm_2", "weight") => "post_feedforward_layernorm_2.weight",
+        ("inp_gate", "weight") => "per_layer_input_gate.weight",
+        ("proj", "weight") => "per_layer_projection.weight",
+        ("post_norm", "weight") => "post_per_layer_input_norm.weight",
+        ("layer_output_scale", "weight") => "layer_scalar",
+        ("ffn_gate_inp", "weight") => "router.proj.weight",
+        ("ffn_gate_inp", "scale") => "router.scale",
+        ("ffn_down_exps", "scale") => "router.per_expert_scale",
+        ("ffn_gate_exps", "weight") => "experts.gate_proj.weight",
+        ("ffn_up_exps", "weight") => "experts.up_proj.weight",
+        ("ffn_gate_up_exps", "weight") => "experts.gate_up_proj.weight",
+        ("ffn_down_exps", "weight") => "experts.down_proj.weight",
+        _ => return None,
+    };
+    Some((own, Change::Keep))
+}
+
 /// What LFM2 names differently from Llama.
 fn of_lfm2_layer(stem: &str) -> Option<&'static str> {
     Some(match stem {
@@ -296,6 +333,7 @@ mod tests {
             Arch::Qwen3,
             Arch::Gemma3,
             Arch::GemmaEmbedding,
+            Arch::Gemma4,
             Arch::Lfm2,
             Arch::Lfm2Moe,
             Arch::Olmo2,

@@ -4,6 +4,7 @@
 //! made. What such a file does not hold (filter, tiles, budgets) is that of the released models of its kind. Each kind is a row of [`KINDS`];
 //! what its files say is in the file of its encoder.
 
+mod gemma4;
 mod qwen3_vl;
 mod siglip;
 
@@ -35,7 +36,7 @@ struct Kind {
     whole: fn(GgufSource) -> Result<Box<dyn TensorSource>>,
 }
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
     Kind {
         projector: "gemma3",
         of_text: "gemma3_text",
@@ -43,6 +44,15 @@ const KINDS: [Kind; 4] = [
         name: siglip::gemma3_name,
         configure: siglip::configure_gemma3,
         prepare: siglip::prepare_gemma3,
+        whole: as_it_is,
+    },
+    Kind {
+        projector: "gemma4v",
+        of_text: "gemma4_text",
+        family: "gemma4",
+        name: gemma4::name,
+        configure: gemma4::configure,
+        prepare: gemma4::prepare,
         whole: as_it_is,
     },
     Kind {
@@ -184,11 +194,6 @@ fn beside(list: &[(&str, &'static str)], stem: &str) -> Option<&'static str> {
 }
 
 fn config(kind: &Kind, file: &File<'_>, text: &Value) -> Result<Value> {
-    if !file.metadata.bool("clip.use_gelu")?.unwrap_or(false) {
-        return Err(Error::unsupported(
-            "its activation is not supported; supported is the one of `clip.use_gelu`",
-        ));
-    }
     let mut config = json!({
         "model_type": kind.family,
         "text_config": text,
@@ -202,6 +207,16 @@ fn config(kind: &Kind, file: &File<'_>, text: &Value) -> Result<Value> {
     (kind.configure)(file, &mut config)?;
     config["vision_config"]["hidden_act"] = "gelu_pytorch_tanh".into();
     Ok(config)
+}
+
+/// Refuses other activations than GELU, in a file that says which it is.
+fn with_gelu(file: &File<'_>) -> Result<()> {
+    match file.metadata.bool("clip.use_gelu")? {
+        Some(true) => Ok(()),
+        _ => Err(Error::unsupported(
+            "its activation is not supported; supported is the one of `clip.use_gelu`",
+        )),
+    }
 }
 
 /// What the released models of the kind do with a picture.

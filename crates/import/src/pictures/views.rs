@@ -16,6 +16,10 @@ const STEPS: [&str; 6] = [
     "do_pad",
 ];
 
+/// Numbers of tokens that the models whose pictures have a budget of them were trained with, and the usual one.
+const BUDGETS: [u32; 5] = [70, 140, 280, 560, 1120];
+const BUDGET: u32 = 280;
+
 /// How many times longer than the other a side may be, by the models whose pictures have bounds of pixels.
 const MAX_RATIO: u32 = 200;
 
@@ -31,13 +35,21 @@ pub(super) fn record(fields: &Fields<'_>, sees: &SeesDef) -> Result<Processor> {
             ViewsDef::Tiles => tiles(fields)?,
             ViewsDef::Whole => whole(fields, sees)?,
             ViewsDef::Bounds => bounds(fields)?,
+            ViewsDef::Budget => SizeRule::Budget {
+                tokens: fields.count("max_soft_tokens", BUDGET)?,
+                choices: BUDGETS.to_vec(),
+            },
         },
         filter: match sees.views {
             // Released ones are silent.
-            ViewsDef::Bounds if fields.get("resample").is_none() => Filter::Bicubic,
+            ViewsDef::Bounds | ViewsDef::Budget if fields.get("resample").is_none() => Filter::Bicubic,
             _ => fields.filter()?,
         },
-        values: fields.values()?,
+        values: match sees.views {
+            // The model itself moves numbers up to 1 to where it wants them.
+            ViewsDef::Budget if fields.get("do_normalize").is_none() => fields.values_of(false)?,
+            _ => fields.values()?,
+        },
         patch: pixels(sees.patch),
         merge: pixels(sees.merge),
         layout: Layout::Patches {
@@ -70,6 +82,7 @@ fn fits(fields: &Fields<'_>, sees: &SeesDef) -> Result<()> {
         ("downsample_factor", sees.merge),
         ("patch_size", sees.patch),
         ("merge_size", sees.merge),
+        ("pooling_kernel_size", sees.merge),
         ("temporal_patch_size", sees.copies),
     ] {
         let found = fields.count(key, pixels(own))?;

@@ -8,7 +8,7 @@
 use super::{Lowerer, Place};
 use crate::Result;
 use crate::step::{Kind, View};
-use cactus_ir::{AttentionAttrs, BinaryFn, Graph, Node, Op, TensorType, ValueId};
+use cactus_ir::{AttentionAttrs, BinaryFn, Def, Graph, Literal, Node, Op, TensorType, ValueId};
 use cactus_tensor::DType;
 
 /// Names of the inputs.
@@ -101,8 +101,37 @@ impl Lowerer<'_> {
         Ok(true)
     }
 
-    /// The choice of a row or an embedding, or of a sum or what it was added to.
+    /// The token that stands in for rows, where `node` chooses it.
+    fn stand_in(&self, node: &Node) -> Result<Option<u32>> {
+        let [mask, id, ids] = node.inputs[..] else {
+            return Ok(None);
+        };
+        let (Some(Place::Media(Part::Mask)), Some(Place::Ids)) = (self.places.get(&mask), self.places.get(&ids)) else {
+            return Ok(None);
+        };
+        let found = match &self.graph.value(id).def {
+            Def::Literal(Literal::I64(found)) => match found[..] {
+                [one] => u32::try_from(one).ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        match found {
+            None => self.fail(node, "expected one token for all rows of media"),
+            Some(id) if self.media.stand_in != 0 && self.media.stand_in != id => {
+                self.fail(node, "expected the same token for all rows of media")
+            }
+            some => Ok(some),
+        }
+    }
+
+    /// The choice of a row or an embedding, of a sum or what it was added to, or of a token that stands in for rows or the position's own.
     pub(super) fn media(&mut self, node: &Node) -> Result<()> {
+        if let Some(id) = self.stand_in(node)? {
+            // Every reader may have it, as no other's result is seen where there is a row.
+            self.media.stand_in = id;
+            return self.place(node.outputs[0], Place::Ids);
+        }
         let places: Vec<Option<&Place>> = node.inputs.iter().map(|v| self.places.get(v)).collect();
         let (from, x, added) = match places[..] {
             [

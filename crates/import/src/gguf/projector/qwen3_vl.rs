@@ -4,7 +4,7 @@ use super::super::metadata::required;
 use super::super::names::Change;
 use super::super::source::GgufSource;
 use super::super::{Metadata, TensorInfo};
-use super::{File, beside, of_layer, stem_of};
+use super::{File, beside, of_layer, stem_of, with_gelu};
 use crate::{Error, Result, TensorSource};
 use cactus_tensor::Tensor;
 use serde_json::{Value, json};
@@ -72,6 +72,7 @@ pub(super) fn name(metadata: &Metadata, info: &TensorInfo) -> Option<(String, Ch
 }
 
 pub(super) fn configure(file: &File<'_>, config: &mut Value) -> Result<()> {
+    with_gelu(file)?;
     let mut vision = file.vision(&NUMBERS)?;
     vision.insert(
         "num_position_embeddings".to_owned(),

@@ -3,7 +3,7 @@
 use super::super::metadata::required;
 use super::super::names::Change;
 use super::super::{Metadata, TensorInfo};
-use super::{File, beside, count, of_layer, stem_of};
+use super::{File, beside, count, of_layer, stem_of, with_gelu};
 use crate::Result;
 use serde_json::{Map, Value, json};
 
@@ -97,6 +97,7 @@ fn merge(file: &File<'_>) -> Result<Option<usize>> {
 const MERGE: &str = "clip.vision.projector.scale_factor";
 
 pub(super) fn configure_gemma3(file: &File<'_>, config: &mut Value) -> Result<()> {
+    with_gelu(file)?;
     let merge = merge(file)?.unwrap_or(GEMMA3_MERGE);
     let [image, patch] = ["image_size", "patch_size"].map(|key| count(file.metadata, &format!("clip.vision.{key}")));
     let side = image? / patch?.max(1) / merge.max(1);
@@ -106,12 +107,14 @@ pub(super) fn configure_gemma3(file: &File<'_>, config: &mut Value) -> Result<()
 }
 
 pub(super) fn configure_idefics3(file: &File<'_>, config: &mut Value) -> Result<()> {
+    with_gelu(file)?;
     config["scale_factor"] = required(merge(file)?, MERGE)?.into();
     config["vision_config"] = vision(file)?.into();
     Ok(())
 }
 
 pub(super) fn configure_lfm2(file: &File<'_>, config: &mut Value) -> Result<()> {
+    with_gelu(file)?;
     config["downsample_factor"] = required(merge(file)?, MERGE)?.into();
     config["projector_hidden_size"] = file.rows("mm.1.weight")?.into();
     config["projector_use_layernorm"] = file.shape("mm.input_norm.weight").is_some().into();

@@ -1,0 +1,40 @@
+//! Gemma 4 that sees (`model_type` `gemma4`): an encoder for pictures of any shape, whose tokens are a budget, and the text model. The rows of a
+//! picture see each other in layers with a window, where the model is large, and see what is before them in the small ones. Gemma team 2026.
+
+use crate::axial_encoder::AxialEncoder;
+use crate::config::Config;
+use crate::gemma4_text::Gemma4;
+use crate::picture_encoder::PICTURE_ENCODER;
+use crate::registry::{MarksDef, SeesDef, ViewsDef};
+use crate::{ModelDef, Result, seeing};
+
+const MARKS: MarksDef = MarksDef {
+    written: "",
+    token: "<|image|>",
+    start: "<|image>",
+    end: "<image|>",
+    only: "",
+    tile: "",
+    row_end: "",
+    whole: "",
+};
+
+pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
+    let [text, vision] = seeing::sections(c, "gemma4_text")?;
+    let mut decoder = Gemma4::read(&text)?;
+    decoder.media = true;
+    decoder.tied = seeing::tied(c, &text, true)?;
+    let encoder = AxialEncoder::read(&vision, decoder.dims.hidden)?;
+    let sees = SeesDef {
+        component: PICTURE_ENCODER,
+        patch: encoder.patch,
+        merge: encoder.merge,
+        table: encoder.sides,
+        views: ViewsDef::Budget,
+        places: None,
+        channels_last: true,
+        copies: 1,
+        marks: MARKS,
+    };
+    seeing::beside(c, decoder.generator(&text)?, encoder.component()?, sees)
+}

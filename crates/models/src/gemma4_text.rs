@@ -1,0 +1,326 @@
+//! Gemma 4 text (`model_type` `gemma4_text`): Gemma 3 with wider heads in layers that see everything, norms of values, and inputs for each
+//! layer that a second table has for every token. The last layers attend to keys and values of an earlier one, and large models have
+//! experts beside the gated unit. Gemma team 2026.
+
+use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, windows};
+use crate::decoder::activation;
+use crate::layer_inputs::LayerInputs;
+use crate::layers::{self, GatedMlp, Logits, Masks, Norm, linear};
+use crate::media::{self, Shown};
+use crate::rope::{self, Rope};
+use crate::rotary::Rotary;
+use crate::routed_beside::RoutedBeside;
+use crate::{ModelDef, Result, registry};
+use cactus_ir::{GraphBuilder, ValueId};
+
+/// Heads of layers that see everything, where the configuration is silent.
+const FULL_HEAD_DIM: usize = 512;
+/// Rope base of layers that see everything, and of those with a window.
+const THETAS: [f64; 2] = [1_000_000.0, 10_000.0];
+/// One layer of so many sees everything, where it is silent.
+const PATTERN: usize = 6;
+/// What a layer's result is multiplied by at last.
+const SCALAR: &str = "layer_scalar";
+
+/// Keys and values of a layer.
+type Kept = [ValueId; 2];
+
+/// The language model.
+#[derive(Debug)]
+pub(crate) struct Gemma4 {
+    /// Those of layers with a window.
+    pub(crate) dims: Dims,
+    /// Those of layers that see everything.
+    full: Dims,
+    windows: Vec<Option<usize>>,
+    /// Of layers that see everything, and of those with a window.
+    ropes: [Rope; 2],
+    /// Layers from this one on have no keys and values of their own.
+    own: usize,
+    /// Whether layers that see everything take their keys, before they are normed, for values.
+    keys_are_values: bool,
+    bias: bool,
+    norm: Norm,
+    mlp: GatedMlp,
+    /// Whether the gated units of layers without keys and values are twice as wide.
+    doubles: bool,
+    experts: Option<RoutedBeside>,
+    inputs: Option<LayerInputs>,
+    logits: Option<Logits>,
+    pub(crate) tied: bool,
+    /// Whether rows of media may stand among the embeddings.
+    pub(crate) media: bool,
+    /// Whether the rows of a picture see each other, in layers with a window.
+    pub(crate) both_ways: bool,
+}
+
+pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
+    Gemma4::read(c)?.generator(c)
+}
+
+impl Gemma4 {
+    pub(crate) fn read(c: &Config<'_>) -> Result<Gemma4> {
+        let both_ways = match c.text("use_bidirectional_attention")? {
+            None => false,
+            Some("vision") => true,
+            Some(_) => {
+                let what = "only `vision` is supported: the tokens of a text see no later ones";
+                return Err(c.unsupported("use_bidirectional_attention", what));
+            }
+        };
+        let dims = Dims::read(c, Some(256))?;
+        let keys_are_values = c.flag("attention_k_eq_v", false)?;
+        let window = c.size_or("sliding_window", MAX_CONTEXT, 512)?;
+        let windows = windows(c, dims.layers, Some(window), |layer| {
+            layer + 1 < dims.layers && !(layer + 1).is_multiple_of(PATTERN)
+        })?;
+        let full = full_heads(c, &dims, &windows, keys_are_values)?;
+        let shared = c.size_if_set("num_kv_shared_layers", 0..=MAX_LAYERS)?.unwrap_or(0);
+        let own = dims.layers.saturating_sub(shared);
+        let known = |layer: usize| windows[..own].iter().any(|w| *w == windows[layer]);
+        if (own..dims.layers).any(|layer| !known(layer)) {
+            let what = format!("{shared} layers need keys and values of an earlier layer of their kind");
+            return Err(c.invalid("num_kv_shared_layers", what));
+        }
+        let norm = Norm {
+            eps: c.epsilon("rms_norm_eps", 1e-6)?,
+            plus_one: false,
+        };
+        let activation = activation(c, "hidden_activation", "gelu_pytorch_tanh")?;
+        let softcap = c.number_if_set("final_logit_softcapping", 1e-3..=1e9)?;
+        Ok(Gemma4 {
+            ropes: ropes(c, [full.head_dim, dims.head_dim])?,
+            own,
+            keys_are_values,
+            bias: c.flag("attention_bias", false)?,
+            norm,
+            mlp: GatedMlp {
+                hidden: dims.hidden,
+                intermediate: c.width("intermediate_size")?,
+                activation,
+                bias: false,
+                names: GatedMlp::NAMES,
+                joined: None,
+            },
+            doubles: c.flag("use_double_wide_mlp", false)?,
+            experts: RoutedBeside::read(c, &dims, norm, activation)?,
+            inputs: LayerInputs::read(c, &dims, norm, activation)?,
+            logits: softcap.map(|cap| Logits::Capped(cap as f32)),
+            tied: c.flag("tie_word_embeddings", true)?,
+            media: false,
+            both_ways,
+            windows,
+            full,
+            dims,
+        })
+    }
+
+    pub(crate) fn generator(&self, c: &Config<'_>) -> Result<ModelDef> {
+        let mut b = GraphBuilder::new(registry::DECODER);
+        let x = b.scope("model", |b| self.body(b))?;
+        layers::head(&mut b, x, &self.dims, self.tied, self.logits)?;
+        registry::finish(c, &self.dims, b, self.tied)
+    }
+
+    /// The final hidden state, `[batch, seq, hidden]`.
+    fn body(&self, b: &mut GraphBuilder) -> cactus_ir::Result<ValueId> {
+        let hidden = self.dims.hidden;
+        let ids = layers::token_ids(b);
+        let mut x = layers::embed_ids(b, ids, &self.dims, Some((hidden as f64).sqrt() as f32))?;
+        let shown = self.media.then(|| Shown::declare(b, hidden, 0));
+        if let Some(shown) = shown {
+            x = shown.in_place(b, x)?;
+        }
+        let inputs = match &self.inputs {
+            Some(inputs) => {
+                let ids = match shown {
+                    Some(shown) => shown.tokens(b, ids, inputs.pad)?,
+                    None => ids,
+                };
+                Some((inputs, inputs.all(b, x, ids)?))
+            }
+            None => None,
+        };
+        let positions = layers::positions(b)?;
+        // Pictures see themselves in layers with a window alone.
+        let mut masks = [Masks::default(), Masks::default()];
+        if self.media && self.both_ways {
+            masks[1].until = Some(media::until(b));
+        }
+        let tables = [
+            Rotary::of_halves(b, positions, &self.ropes[0])?,
+            Rotary::of_halves(b, positions, &self.ropes[1])?,
+        ];
+        let mut kept: [Option<Kept>; 2] = [None, None];
+        for layer in 0..self.dims.layers {
+            let window = self.windows[layer];
+            let kind = usize::from(window.is_some());
+            let mask = masks[kind].get(b, positions, window)?;
+            x = b.scope(format!("layers.{layer}"), |b| {
+                let at = format!("model.layers.{layer}");
+                let norm = |b: &mut GraphBuilder, x, name: &str| {
+                    b.scope(name, |b| self.norm.apply(b, x, &format!("{at}.{name}.weight"), hidden))
+                };
+                let y = norm(b, x, "input_layernorm")?;
+                let y = b.scope("self_attn", |b| {
+                    let at = format!("{at}.self_attn");
+                    self.attend(b, y, layer, &at, (tables[kind], mask), &mut kept[kind])
+                })?;
+                let y = norm(b, y, "post_attention_layernorm")?;
+                let x = b.add(x, y)?;
+                let y = norm(b, x, "pre_feedforward_layernorm")?;
+                let mut y = b.scope("mlp", |b| self.unit(layer).apply(b, y, &format!("{at}.mlp")))?;
+                if let Some(experts) = &self.experts {
+                    y = experts.beside(b, x, y, &at)?;
+                }
+                let y = norm(b, y, "post_feedforward_layernorm")?;
+                let mut x = b.add(x, y)?;
+                if let Some((inputs, all)) = inputs {
+                    x = inputs.added(b, x, all, layer, &at)?;
+                }
+                let scalar = b.weight(&format!("{at}.{SCALAR}"), &[1]);
+                b.mul(x, scalar)
+            })?;
+        }
+        b.scope("norm", |b| self.norm.apply(b, x, "model.norm.weight", hidden))
+    }
+
+    /// The gated unit of a layer.
+    fn unit(&self, layer: usize) -> GatedMlp {
+        let times = if self.doubles && layer >= self.own { 2 } else { 1 };
+        GatedMlp {
+            intermediate: times * self.mlp.intermediate,
+            ..self.mlp.clone()
+        }
+    }
+
+    /// Attention of `x` in a layer, to keys and values that it makes and leaves in `kept`, or finds there.
+    fn attend(
+        &self,
+        b: &mut GraphBuilder,
+        x: ValueId,
+        layer: usize,
+        at: &str,
+        (rotary, mask): (Rotary, ValueId),
+        kept: &mut Option<Kept>,
+    ) -> cactus_ir::Result<ValueId> {
+        let (full, dims) = match self.windows[layer] {
+            Some(_) => (false, &self.dims),
+            None => (true, &self.full),
+        };
+        let Dims {
+            hidden,
+            heads,
+            kv_heads,
+            head_dim,
+            ..
+        } = *dims;
+        let project = |b: &mut GraphBuilder, name: &str, heads: usize| {
+            let y = linear(b, x, &format!("{at}.{name}"), heads * head_dim, hidden, self.bias)?;
+            let batch = b.shape(x)[0].clone();
+            b.reshape(y, [batch, layers::seq(), heads.into(), head_dim.into()])
+        };
+        // Normed, then turned, as [b, heads, s, d].
+        let ready = |b: &mut GraphBuilder, y: ValueId, norm: Option<&str>| {
+            let y = match norm {
+                Some(name) => self.norm.apply(b, y, &format!("{at}.{name}.weight"), head_dim)?,
+                None => self.norm.bare(b, y)?,
+            };
+            b.permute(y, &[0, 2, 1, 3])
+        };
+        let q = project(b, "q_proj", heads)?;
+        let q = ready(b, q, Some("q_norm"))?;
+        let q = rotary.apply(b, q)?;
+        let [k, v] = match *kept {
+            Some(found) if layer >= self.own => found,
+            _ => {
+                let k = project(b, "k_proj", kv_heads)?;
+                let v = match full && self.keys_are_values {
+                    true => k,
+                    false => project(b, "v_proj", kv_heads)?,
+                };
+                let k = ready(b, k, Some("k_norm"))?;
+                *kept.insert([rotary.apply(b, k)?, ready(b, v, None)?])
+            }
+        };
+        let (k, v) = (layers::repeat_kv(b, k, dims)?, layers::repeat_kv(b, v, dims)?);
+        let y = layers::attend(b, [q, k, v], dims, 1.0, mask)?;
+        linear(b, y, &format!("{at}.o_proj"), hidden, heads * head_dim, self.bias)
+    }
+}
+
+/// The heads of layers that see everything: the fields of released configurations, or what transformers 5.23 writes of each layer that
+/// differs, where all of them have to say the same.
+fn full_heads(c: &Config<'_>, dims: &Dims, windows: &[Option<usize>], keys_are_values: bool) -> Result<Dims> {
+    let heads = |c: &Config<'_>, width: &str, count: &str, usual: usize| -> Result<[usize; 2]> {
+        let width = c.size_or(width, MAX_HEAD_DIM, usual)?;
+        let count = c.size_if_set(count, 1..=MAX_HEADS)?.filter(|_| keys_are_values);
+        Ok([width, count.unwrap_or(dims.kv_heads)])
+    };
+    let [head_dim, kv_heads] = match c.section("per_layer_config", "per_layer_config.")? {
+        None => heads(c, "global_head_dim", "num_global_key_value_heads", FULL_HEAD_DIM)?,
+        Some(layers) => {
+            let mut found = None;
+            for (layer, window) in windows.iter().enumerate() {
+                let own = match layers.section(&layer.to_string(), "per_layer_config.*.")? {
+                    Some(own) => heads(&own, "head_dim", "num_key_value_heads", dims.head_dim)?,
+                    None => [dims.head_dim, dims.kv_heads],
+                };
+                let usual = match window {
+                    Some(_) => [dims.head_dim, dims.kv_heads],
+                    None => *found.get_or_insert(own),
+                };
+                if own != usual {
+                    let what = format!("layer {layer} has other heads than the layers of its kind before");
+                    return Err(c.unsupported("per_layer_config", what));
+                }
+            }
+            found.unwrap_or([dims.head_dim, dims.kv_heads])
+        }
+    };
+    if !dims.heads.is_multiple_of(kv_heads) || !head_dim.is_multiple_of(2) {
+        let what = format!(
+            "expected a divisor of {} heads, each of an even width; found {kv_heads} heads of {head_dim}",
+            dims.heads
+        );
+        return Err(c.invalid("num_global_key_value_heads", what));
+    }
+    Ok(Dims {
+        head_dim,
+        kv_heads,
+        ..dims.clone()
+    })
+}
+
+/// Ropes of layers that see everything, and of those with a window, whose heads have these widths.
+fn ropes(c: &Config<'_>, widths: [usize; 2]) -> Result<[Rope; 2]> {
+    let kinds = c.section("rope_parameters", "rope_parameters.")?;
+    let one = |kind: &str, at: &'static str, width: usize, default: f64| {
+        let p = match &kinds {
+            Some(kinds) => kinds.section(kind, at)?,
+            None => None,
+        };
+        let theta = match &p {
+            Some(p) => rope::theta(p, "rope_theta")?.unwrap_or(default),
+            None => default,
+        };
+        match (&p, kind) {
+            (None, "full_attention") => Ok(Rope::proportional(width, theta, 0.25)),
+            _ => Rope::scaled(c, p.as_ref(), width, theta),
+        }
+    };
+    Ok([
+        one(
+            "full_attention",
+            "rope_parameters.full_attention.",
+            widths[0],
+            THETAS[0],
+        )?,
+        one(
+            "sliding_attention",
+            "rope_parameters.sliding_attention.",
+            widths[1],
+            THETAS[1],
+        )?,
+    ])
+}

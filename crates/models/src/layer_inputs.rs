@@ -1,0 +1,93 @@
+//! Inputs for each layer of a decoder: a second table of embeddings has a vector of every token for each layer, to which a projection of the
+//! embedding is added. Layers add them through a gate. Gemma team 2025 (Gemma 3n).
+
+use crate::Result;
+use crate::config::{Config, Dims, MAX_VOCAB, MAX_WIDTH};
+use crate::layers::{self, Norm, linear};
+use cactus_ir::{GraphBuilder, Op, UnaryFn, ValueId};
+
+/// The table, `[vocab, layers * width]`.
+const TABLE: &str = "model.embed_tokens_per_layer.weight";
+/// Their width where the configuration is silent.
+const WIDTH: usize = 256;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayerInputs {
+    hidden: usize,
+    layers: usize,
+    /// Rows of the table.
+    vocab: usize,
+    /// Width of an input.
+    width: usize,
+    /// The token whose inputs rows of media have.
+    pub(crate) pad: u32,
+    norm: Norm,
+    activation: UnaryFn,
+}
+
+impl LayerInputs {
+    /// Those that a configuration describes; none where their width is 0.
+    pub(crate) fn read(c: &Config<'_>, dims: &Dims, norm: Norm, activation: UnaryFn) -> Result<Option<LayerInputs>> {
+        let width = c
+            .size_if_set("hidden_size_per_layer_input", 0..=MAX_WIDTH)?
+            .unwrap_or(WIDTH);
+        let vocab = c.size_or("vocab_size_per_layer_input", MAX_VOCAB, dims.vocab)?;
+        let pad = c.token_ids("pad_token_id")?.first().copied().unwrap_or(0);
+        Ok((width > 0).then_some(LayerInputs {
+            hidden: dims.hidden,
+            layers: dims.layers,
+            vocab,
+            width,
+            pad,
+            norm,
+            activation,
+        }))
+    }
+
+    /// The inputs of all layers, `[b, s, layers, width]`, of embeddings `x` `[b, s, hidden]` and tokens `[b, s]`.
+    pub(crate) fn all(&self, b: &mut GraphBuilder, x: ValueId, ids: ValueId) -> cactus_ir::Result<ValueId> {
+        let wide = self.layers * self.width;
+        let shape = [layers::batch(), layers::seq(), self.layers.into(), self.width.into()];
+        b.scope("per_layer_inputs", |b| {
+            let table = b.weight(TABLE, &[self.vocab, wide]);
+            let own = b.embedding(table, ids)?;
+            let own = b.scale(own, (self.width as f64).sqrt() as f32)?;
+            let own = b.reshape(own, shape.clone())?;
+            let y = linear(b, x, "model.per_layer_model_projection", wide, self.hidden, false)?;
+            let y = b.scale(y, (self.hidden as f64).powf(-0.5) as f32)?;
+            let y = b.reshape(y, shape)?;
+            let y = self
+                .norm
+                .apply(b, y, "model.per_layer_projection_norm.weight", self.width)?;
+            let y = b.add(y, own)?;
+            b.scale(y, 0.5_f64.sqrt() as f32)
+        })
+    }
+
+    /// `x` and what layer `layer` makes of its input out of `all`, with the weights under `at`.
+    pub(crate) fn added(
+        &self,
+        b: &mut GraphBuilder,
+        x: ValueId,
+        all: ValueId,
+        layer: usize,
+        at: &str,
+    ) -> cactus_ir::Result<ValueId> {
+        let name = |of: &str| format!("{at}.{of}");
+        let one = Op::Slice {
+            axis: 2,
+            start: layer.into(),
+            end: (layer + 1).into(),
+        };
+        let input = b.op(one, &[all])?;
+        let input = b.reshape(input, [layers::batch(), layers::seq(), self.width.into()])?;
+        let y = linear(b, x, &name("per_layer_input_gate"), self.width, self.hidden, false)?;
+        let y = b.unary(self.activation, y)?;
+        let y = b.mul(y, input)?;
+        let y = linear(b, y, &name("per_layer_projection"), self.hidden, self.width, false)?;
+        let y = self
+            .norm
+            .apply(b, y, &name("post_per_layer_input_norm.weight"), self.hidden)?;
+        b.add(x, y)
+    }
+}
