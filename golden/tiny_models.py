@@ -547,6 +547,69 @@ CASES = {
             **SPECIAL,
         ),
     ),
+    # Granite 3 with experts: the factors of Granite, and experts that are one tensor each way; with a shared one, another width and head.
+    "granitemoe": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        stacked=True,
+        config=dict(
+            architectures=["GraniteMoeForCausalLM"],
+            model_type="granitemoe",
+            attention_bias=False,
+            attention_multiplier=0.2,
+            embedding_multiplier=3.0,
+            hidden_act="silu",
+            hidden_size=64,
+            intermediate_size=40,
+            logits_scaling=1.6,
+            max_position_embeddings=512,
+            num_attention_heads=4,
+            num_experts_per_tok=2,
+            num_hidden_layers=2,
+            num_key_value_heads=2,
+            num_local_experts=5,
+            residual_multiplier=0.6,
+            rms_norm_eps=1e-6,
+            rope_scaling=None,
+            rope_theta=10000.0,
+            tie_word_embeddings=True,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+    "granitemoeshared": dict(
+        dtype="bfloat16",
+        prompt=12,
+        seq=40,
+        stacked=True,
+        config=dict(
+            architectures=["GraniteMoeSharedForCausalLM"],
+            model_type="granitemoeshared",
+            attention_bias=False,
+            attention_multiplier=0.25,
+            embedding_multiplier=2.0,
+            hidden_act="silu",
+            hidden_size=48,
+            intermediate_size=24,
+            logits_scaling=1.2,
+            max_position_embeddings=512,
+            num_attention_heads=3,
+            num_experts_per_tok=3,
+            num_hidden_layers=2,
+            num_key_value_heads=1,
+            num_local_experts=6,
+            residual_multiplier=0.7,
+            rms_norm_eps=1e-5,
+            rope_theta=10000.0,
+            shared_intermediate_size=56,
+            tie_word_embeddings=False,
+            torch_dtype="bfloat16",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
 }
 
 CORPUS = """
@@ -624,7 +687,7 @@ def randomize(model, config, generator):
             normal(p, 2.0 / math.sqrt(hidden))
         elif "conv.conv" in name:
             normal(p, 1.0)
-        elif name.endswith(".gate.weight"):
+        elif name.endswith((".gate.weight", ".router.weight")):
             # Scores of experts that differ enough for rounding not to choose another.
             normal(p, 3.0 / math.sqrt(hidden))
         else:
@@ -657,6 +720,10 @@ def save_weights(model, folder, dtype, shards, stacked):
     if not stacked:
         lfm2 = model.config.model_type == "lfm2_moe"
         state = hub_form(state, ["w1", "w3", "w2"] if lfm2 else ["gate_proj", "up_proj", "down_proj"])
+    if model.config.model_type.startswith("granitemoe"):
+        own = {"experts.gate_up_proj": "input_linear.weight", "experts.down_proj": "output_linear.weight", "router.weight": "router.layer.weight"}
+        for new, old in own.items():
+            state = {name.replace(f"block_sparse_moe.{new}", f"block_sparse_moe.{old}"): x for name, x in state.items()}
     if model.config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     meta = {"format": "pt"}

@@ -2,13 +2,17 @@
 //!
 //! Families name them as `transformers` 5 does: `….experts.gate_up_proj` `[experts, 2 * width, hidden]`, in which each expert has the
 //! rows of its gate and then those that are gated, and `….experts.down_proj` `[experts, hidden, width]`. Published checkpoints have
-//! three tensors for each expert, GGUF files three for all of them. Nothing is copied before it is read.
+//! three tensors for each expert, GGUF files three for all of them, and some have the two tensors with rows and columns exchanged, which
+//! their shapes tell. Nothing is copied before it is read.
+
+mod turned;
 
 use crate::{Error, Result, TensorSource};
 use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
+use turned::Turned;
 
 /// Names of an expert's projections: gate, gated, back; in most families, and in LFM2.
 const NAMES: [[&str; 3]; 2] = [["gate_proj", "up_proj", "down_proj"], ["w1", "w3", "w2"]];
@@ -52,7 +56,23 @@ fn place(name: &str) -> Option<Place> {
 struct ExpertsSource {
     inner: Box<dyn TensorSource>,
     /// Every name, and what it is made of; `None` where `inner` has it as it is.
-    names: BTreeMap<String, Option<Stack>>,
+    names: BTreeMap<String, Option<Made>>,
+}
+
+/// What a tensor is made of.
+#[derive(Debug)]
+enum Made {
+    Stack(Stack),
+    Turned(Turned),
+}
+
+impl Made {
+    fn shape(&self) -> [usize; 3] {
+        match self {
+            Made::Stack(stack) => stack.shape,
+            Made::Turned(turned) => turned.shape,
+        }
+    }
 }
 
 /// A tensor that is made of equally many rows of others, one below the other.
@@ -84,7 +104,12 @@ pub(crate) fn with_stacked(source: Box<dyn TensorSource>) -> Result<Box<dyn Tens
             return Err(Error::malformed(what).of_tensor(name));
         }
     }
-    if found.is_empty() {
+    let mut any = !found.is_empty();
+    for (name, shape) in turned::find(source.as_ref()) {
+        names.insert(name, Some(Made::Turned(Turned { shape })));
+        any = true;
+    }
+    if !any {
         return Ok(source);
     }
     for (whole, parts) in found {
@@ -92,7 +117,7 @@ pub(crate) fn with_stacked(source: Box<dyn TensorSource>) -> Result<Box<dyn Tens
             Some(_) => e,
             None => e.of_tensor(whole.as_str()),
         })?;
-        if names.insert(whole.clone(), Some(stack)).is_some() {
+        if names.insert(whole.clone(), Some(Made::Stack(stack))).is_some() {
             let what = "its experts are there in tensors of their own, too";
             return Err(Error::malformed(what).of_tensor(whole));
         }
@@ -199,8 +224,8 @@ impl Stack {
 }
 
 impl ExpertsSource {
-    /// What a name is made of, where it is of other tensors.
-    fn stack(&self, name: &str) -> Option<&Stack> {
+    /// What a name is made of, where `inner` does not have it as it is.
+    fn made(&self, name: &str) -> Option<&Made> {
         self.names.get(name)?.as_ref()
     }
 }
@@ -212,21 +237,23 @@ impl TensorSource for ExpertsSource {
 
     fn shape(&self, name: &str) -> Option<Vec<usize>> {
         match self.names.get(name)? {
-            Some(stack) => Some(stack.shape.to_vec()),
+            Some(made) => Some(made.shape().to_vec()),
             None => self.inner.shape(name),
         }
     }
 
     fn stored_type(&self, name: &str) -> Option<&'static str> {
         match self.names.get(name)? {
-            Some(stack) => self.inner.stored_type(stack.tensors.first()?),
-            None => self.inner.stored_type(name),
+            Some(Made::Stack(stack)) => self.inner.stored_type(stack.tensors.first()?),
+            _ => self.inner.stored_type(name),
         }
     }
 
     fn read(&self, name: &str) -> Result<Tensor> {
-        let Some(stack) = self.stack(name) else {
-            return self.inner.read(name);
+        let stack = match self.made(name) {
+            Some(Made::Stack(stack)) => stack,
+            Some(Made::Turned(turned)) => return turned.read(self.inner.as_ref(), name),
+            None => return self.inner.read(name),
         };
         // Where rows cannot be read alone, a tensor is read once.
         let mut wholes: BTreeMap<String, Tensor> = BTreeMap::new();
@@ -256,8 +283,9 @@ impl TensorSource for ExpertsSource {
     }
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Option<Result<Tensor>> {
-        match self.stack(name) {
-            Some(stack) => stack.rows(rows, |part, range| self.inner.read_rows(part, range)),
+        match self.made(name) {
+            Some(Made::Stack(stack)) => stack.rows(rows, |part, range| self.inner.read_rows(part, range)),
+            Some(Made::Turned(turned)) => turned.rows(self.inner.as_ref(), name, rows),
             None => self.inner.read_rows(name, rows),
         }
     }

@@ -102,7 +102,11 @@ impl Decoder {
         Ok(Decoder {
             mlp: GatedMlp {
                 hidden: dims.hidden,
-                intermediate: c.width("intermediate_size")?,
+                intermediate: c.width(match c.has("intermediate_size") || !c.has("moe_intermediate_size") {
+                    true => "intermediate_size",
+                    // Where all layers have experts.
+                    false => "moe_intermediate_size",
+                })?,
                 activation: activation(c, "hidden_act", "silu")?,
                 bias: c.flag("mlp_bias", false)?,
                 names: GatedMlp::NAMES,
@@ -269,7 +273,7 @@ impl Decoder {
                 let [before, after] = self.norms.feed_forward;
                 let y = norm(b, x, before)?;
                 let y = b.scope("mlp", |b| match &self.experts[layer] {
-                    Some(experts) => experts.apply(b, y, &format!("{at}.mlp")),
+                    Some(experts) => experts.apply(b, y, &at),
                     None => self.mlp.apply(b, y, &format!("{at}.mlp")),
                 })?;
                 let y = norm(b, y, after)?;

@@ -6,14 +6,14 @@
 use crate::Result;
 use crate::config::{Config, Dims, MAX_WIDTH};
 use crate::decoder::activation;
-use crate::layers::{gated, linear};
+use crate::layers::{GatedMlp, gated, linear};
 use cactus_ir::{BinaryFn, Dim, GraphBuilder, Op, ReduceFn, UnaryFn, ValueId};
 
 /// Most experts of a layer.
 pub(crate) const MAX_EXPERTS: usize = 1 << 10;
 
 /// The experts of a layer. Their weights are those of `transformers`, `experts.gate_up_proj` `[count, 2 * intermediate, hidden]` and
-/// `experts.down_proj` `[count, hidden, intermediate]`, and of the router `gate.weight`.
+/// `experts.down_proj` `[count, hidden, intermediate]`, and of the router, in most families `gate.weight`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Experts {
     pub(crate) hidden: usize,
@@ -24,6 +24,33 @@ pub(crate) struct Experts {
     pub(crate) chosen: usize,
     pub(crate) activation: UnaryFn,
     pub(crate) router: Router,
+    /// Names of the module in its layer, and of the router in the module.
+    pub(crate) names: [&'static str; 2],
+    /// What every position has beside the chosen.
+    pub(crate) shared: Option<Shared>,
+}
+
+/// An expert that is not chosen: every position has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared {
+    pub(crate) mlp: GatedMlp,
+    /// Its name in the layer.
+    pub(crate) name: &'static str,
+    /// Name in the layer of the projection to one number, whose logistic function is the expert's share, where it has one.
+    pub(crate) gate: Option<&'static str>,
+}
+
+impl Shared {
+    /// What it gives of `x`, with the weights of the layer `at`.
+    fn apply(&self, b: &mut GraphBuilder, x: ValueId, at: &str) -> cactus_ir::Result<ValueId> {
+        let y = b.scope(self.name, |b| self.mlp.apply(b, x, &format!("{at}.{}", self.name)))?;
+        let Some(gate) = self.gate else { return Ok(y) };
+        b.scope(gate, |b| {
+            let share = linear(b, x, &format!("{at}.{gate}"), 1, self.mlp.hidden, false)?;
+            let share = b.unary(UnaryFn::Sigmoid, share)?;
+            b.mul(share, y)
+        })
+    }
 }
 
 /// How scores become shares.
@@ -65,19 +92,34 @@ impl Experts {
                 normalize: c.flag("norm_topk_prob", normalizes)?.then_some(0.0),
                 factor: None,
             },
+            names: ["mlp", "gate"],
+            shared: None,
         })
     }
 
-    /// What the chosen give of `x` `[b, s, hidden]` together, each times its share, with the weights under `prefix`.
-    pub(crate) fn apply(&self, b: &mut GraphBuilder, x: ValueId, prefix: &str) -> cactus_ir::Result<ValueId> {
-        let (ids, shares) = b.scope("gate", |b| self.choose(b, x, prefix))?;
-        b.scope("experts", |b| self.compute(b, [x, ids, shares], prefix))
+    /// What the chosen give of `x` `[b, s, hidden]` together, each times its share, and the shared expert beside them, with the weights
+    /// of the layer `at`.
+    pub(crate) fn apply(&self, b: &mut GraphBuilder, x: ValueId, at: &str) -> cactus_ir::Result<ValueId> {
+        let [module, router] = self.names;
+        let prefix = &format!("{at}.{module}");
+        let (ids, shares) = b.scope(router, |b| self.choose(b, x, prefix))?;
+        let y = b.scope("experts", |b| self.compute(b, [x, ids, shares], prefix))?;
+        let Some(shared) = &self.shared else { return Ok(y) };
+        let beside = shared.apply(b, x, at)?;
+        b.add(y, beside)
     }
 
     /// Numbers and shares of the chosen, `[b, s, chosen]` each.
     fn choose(&self, b: &mut GraphBuilder, x: ValueId, prefix: &str) -> cactus_ir::Result<(ValueId, ValueId)> {
         let router = self.router;
-        let scores = linear(b, x, &format!("{prefix}.gate"), self.count, self.hidden, false)?;
+        let scores = linear(
+            b,
+            x,
+            &format!("{prefix}.{}", self.names[1]),
+            self.count,
+            self.hidden,
+            false,
+        )?;
         let all = match router.softmax {
             true => b.softmax_last(scores)?,
             false => b.unary(UnaryFn::Sigmoid, scores)?,

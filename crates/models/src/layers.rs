@@ -455,7 +455,7 @@ fn repeat_kv(b: &mut GraphBuilder, x: ValueId, dims: &Dims) -> Result<ValueId> {
 }
 
 /// A gated feed-forward layer, Shazeer 2020: `down(act(gate(x)) * up(x))`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct GatedMlp {
     pub(crate) hidden: usize,
     pub(crate) intermediate: usize,

@@ -2,9 +2,10 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, glm4, granite, idefics3,
-    layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe,
-    parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_moe, qwen3_vl, siglip, silero_vad, smollm3, whisper,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, glm4, granite, granitemoe,
+    idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2,
+    olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_vl, qwen3_vl_moe, siglip, silero_vad,
+    smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -374,6 +375,16 @@ pub const FAMILIES: &[Family] = &[
         build: granite::build,
     },
     Family {
+        model_type: "granitemoe",
+        models: "Granite 3 with experts (1B-A400M, 3B-A800M)",
+        build: granitemoe::build,
+    },
+    Family {
+        model_type: "granitemoeshared",
+        models: "Granite with experts and one that every token has",
+        build: granitemoe::build_shared,
+    },
+    Family {
         model_type: "idefics3",
         models: "SmolVLM 1 (256M, 500M, 2.2B), Idefics 3",
         build: idefics3::build,
@@ -469,6 +480,16 @@ pub const FAMILIES: &[Family] = &[
         build: qwen3_5::build,
     },
     Family {
+        model_type: "qwen3_5_moe",
+        models: "Qwen3.5 with experts (35B-A3B)",
+        build: qwen3_5_moe::build,
+    },
+    Family {
+        model_type: "qwen3_5_moe_text",
+        models: "Qwen3.5 with experts, without its encoder of pictures",
+        build: qwen3_5_moe::build_text,
+    },
+    Family {
         model_type: "qwen3_5_text",
         models: "Qwen3.5 without its encoder of pictures",
         build: qwen3_5::build_text,
@@ -482,6 +503,16 @@ pub const FAMILIES: &[Family] = &[
         model_type: "qwen3_vl",
         models: "Qwen3-VL",
         build: qwen3_vl::build,
+    },
+    Family {
+        model_type: "qwen3_vl_moe",
+        models: "Qwen3-VL with experts (30B-A3B, 235B-A22B)",
+        build: qwen3_vl_moe::build,
+    },
+    Family {
+        model_type: "qwen3_vl_moe_text",
+        models: "Qwen3-VL with experts, without its encoder of pictures",
+        build: qwen3_vl_moe::build_text,
     },
     // Its positions are on one axis, as long as there are no pictures.
     Family {

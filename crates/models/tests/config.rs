@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-const GOLDEN: [&str; 20] = [
+const GOLDEN: [&str; 22] = [
     "gemma3_text",
     "glm",
     "glm4",
     "granite",
+    "granitemoe",
+    "granitemoeshared",
     "lfm2",
     "lfm2_moe",
     "llama",
@@ -236,6 +238,8 @@ fn different_configurations_build_different_graphs() {
         ("qwen3_moe", json!({"norm_topk_prob": null})),
         ("qwen3_moe", json!({"use_sliding_window": true, "sliding_window": 8})),
         ("olmoe", json!({"num_experts_per_tok": 2})),
+        ("granitemoe", json!({"num_local_experts": 3})),
+        ("granitemoeshared", json!({"shared_intermediate_size": 0})),
         ("lfm2_moe", json!({"num_dense_layers": 2})),
         ("lfm2_moe", json!({"use_expert_bias": false})),
         ("lfm2_moe", json!({"norm_topk_prob": false})),
@@ -263,7 +267,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, glm, glm4, granite, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
+            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, glm, glm4, granite, granitemoe, granitemoeshared, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (

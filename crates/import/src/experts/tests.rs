@@ -197,3 +197,67 @@ fn experts_that_do_not_fit_each_other_are_an_error() {
         assert!(error.tensor().is_some(), "{error}");
     }
 }
+
+#[test]
+fn experts_with_rows_and_columns_exchanged_are_turned() {
+    let turned = [
+        ("m.experts.gate_up_proj", counted(&[2, 3, 4], 0)),
+        ("m.experts.down_proj", counted(&[2, 2, 3], 100)),
+        ("m.gate.weight", counted(&[2, 3], 900)),
+    ];
+    let want = |name: &str, n: usize, k: usize| -> Vec<f32> {
+        let stored = turned
+            .iter()
+            .find(|t| t.0 == name)
+            .unwrap()
+            .1
+            .as_f32()
+            .unwrap()
+            .to_vec();
+        let at = |e: usize, row: usize, column: usize| stored[e * n * k + column * n + row];
+        let rows = (0..2).flat_map(|e| (0..n).map(move |row| (e, row)));
+        rows.flat_map(|(e, row)| (0..k).map(move |column| (e, row, column)))
+            .map(|(e, row, column)| at(e, row, column))
+            .collect()
+    };
+    for by_rows in [false, true] {
+        let source = stacked(&turned, by_rows).unwrap();
+        for (name, n, k) in [("m.experts.gate_up_proj", 4, 3), ("m.experts.down_proj", 3, 2)] {
+            let want = want(name, n, k);
+            assert_eq!(source.shape(name).unwrap(), [2, n, k]);
+            let found = source.read(name).unwrap();
+            assert_eq!((found.shape(), found.as_f32().unwrap()), (&[2, n, k][..], &want[..]));
+            for (start, end) in [(0, 2 * n), (1, n + 1), (n, n), (2 * n - 1, 2 * n)] {
+                let rows = source.read_rows(name, start..end);
+                assert_eq!(rows.is_some(), by_rows || start == end, "{name} {start}..{end}");
+                if let Some(rows) = rows {
+                    let rows = rows.unwrap();
+                    assert_eq!(
+                        rows.as_f32().unwrap(),
+                        &want[start * k..end * k],
+                        "{name} {start}..{end}"
+                    );
+                }
+            }
+            assert!(source.read_rows(name, 0..2 * n + 1).is_none());
+        }
+    }
+    // As families want them, they stay as they are; so do those that do not belong together.
+    for (gate_up, down) in [
+        ([2, 4, 3], [2, 3, 2]),
+        ([2, 3, 4], [1, 2, 3]),
+        ([2, 3, 4], [2, 2, 5]),
+        ([2, 3, 0], [2, 0, 3]),
+    ] {
+        let source = stacked(
+            &[
+                ("m.experts.gate_up_proj", counted(&gate_up, 0)),
+                ("m.experts.down_proj", counted(&down, 0)),
+            ],
+            true,
+        );
+        let source = source.unwrap();
+        assert_eq!(source.shape("m.experts.gate_up_proj").unwrap(), gate_up);
+        assert_eq!(source.shape("m.experts.down_proj").unwrap(), down);
+    }
+}

@@ -57,6 +57,20 @@ pub(crate) fn argmax(row: &[f32]) -> i64 {
 
 /// Experts that have tensors of their own as one tensor, under the names that families have for it.
 pub(crate) fn stack_experts(weights: &mut BTreeMap<String, Tensor>) {
+    // Granite has all experts in one tensor, under other names.
+    for (own, name) in [
+        ("input_linear", "experts.gate_up_proj"),
+        ("output_linear", "experts.down_proj"),
+        ("router.layer", "router"),
+    ] {
+        let of_experts = |key: &String| key.contains("block_sparse_moe.") && key.ends_with(&format!(".{own}.weight"));
+        let found: Vec<String> = weights.keys().filter(|key| of_experts(key)).cloned().collect();
+        for key in found {
+            let tensor = weights.remove(&key).unwrap();
+            let whole = if name == "router" { "router.weight" } else { name };
+            weights.insert(key.replace(&format!("{own}.weight"), whole), tensor);
+        }
+    }
     let mut stacks: BTreeMap<String, Vec<(usize, usize, Tensor)>> = BTreeMap::new();
     weights.retain(|name, tensor| {
         let Some((prefix, rest)) = name.split_once(".experts.") else {
