@@ -24,6 +24,7 @@ CASES = [
     "phi3",
     "phi3_window",
     "granite",
+    "granitemoe",
     "glm4",
     "qwen3_moe",
     "olmoe",
@@ -41,7 +42,7 @@ def main():
 
     TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
     # These want a tokenizer of SentencePiece or special tokens of their own.
-    for other in ("Phi3ForCausalLM", "GraniteForCausalLM", "Glm4ForCausalLM"):
+    for other in ("Phi3ForCausalLM", "GraniteForCausalLM", "GraniteMoeForCausalLM", "Glm4ForCausalLM"):
         get_model_class(other).set_vocab = TextModel._set_vocab_gpt2
     (ROOT / "gguf").mkdir(exist_ok=True)
     with torch.inference_mode():

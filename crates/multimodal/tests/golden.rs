@@ -16,13 +16,21 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const CASES: [&str; 5] = ["gemma3", "lfm2_vl", "qwen3_5", "qwen3_vl", "smolvlm"];
+const CASES: [&str; 7] = [
+    "gemma3",
+    "lfm2_vl",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen3_vl",
+    "qwen3_vl_moe",
+    "smolvlm",
+];
 
 /// The token that is replaced by rows, and what the template writes for a picture.
 fn words(name: &str) -> [&'static str; 2] {
     match name {
         "gemma3" => ["<image_soft_token>", "<start_of_image>"],
-        "qwen3_5" | "qwen3_vl" => ["<|image_pad|>"; 2],
+        name if name.starts_with("qwen3") => ["<|image_pad|>"; 2],
         _ => ["<image>"; 2],
     }
 }
@@ -250,7 +258,7 @@ fn function_of_a_whole_sequence_lets_rows_see_each_other() {
 /// Several conversations at once: each answer is what it is alone, though no pass ends within a picture.
 #[test]
 fn answers_beside_others_are_those_of_each_alone() {
-    for name in ["gemma3", "qwen3_5", "qwen3_vl"] {
+    for name in ["gemma3", "qwen3_5", "qwen3_5_moe", "qwen3_vl"] {
         beside_others(name);
     }
 }
@@ -307,7 +315,7 @@ fn beside_others(name: &str) {
 fn greedy(name: &str, tokens: usize) -> GenerateOptions {
     let special = match name {
         "gemma3" => 8,
-        "qwen3_5" | "qwen3_vl" => 7,
+        name if name.starts_with("qwen3") => 7,
         _ => 28,
     };
     GenerateOptions {
@@ -502,7 +510,10 @@ fn encoder_in_a_file_of_its_own_gives_the_rows_of_the_folder() {
         ("smolvlm", "../../gguf/llama.gguf"),
         ("lfm2_vl", "../../gguf/lfm2.gguf"),
         ("gemma3", "../../gguf/gemma3_text.gguf"),
+        ("qwen3_5", "text.gguf"),
+        ("qwen3_5_moe", "text.gguf"),
         ("qwen3_vl", "text.gguf"),
+        ("qwen3_vl_moe", "text.gguf"),
     ] {
         let options = ConvertOptions {
             policy: Policy::uniform(Bits::ThirtyTwo),
