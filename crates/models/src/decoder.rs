@@ -50,6 +50,8 @@ pub(crate) struct Decoder {
     pub(crate) qkv_joined: bool,
     /// Whether q and k are normed, and over what.
     pub(crate) qk_norm: Option<Normed>,
+    /// Whether each head has a score without a value.
+    pub(crate) sinks: bool,
     /// Whether the values that heads find go through gates, which the projection of q gives beside them.
     pub(crate) gated: bool,
     /// The recurrent layer of each layer that has one in place of attention.
@@ -127,6 +129,7 @@ impl Decoder {
             out_bias: false,
             qkv_joined: false,
             qk_norm: None,
+            sinks: false,
             gated: false,
             nets: vec![None; layers],
             factors: Factors::default(),
@@ -245,6 +248,7 @@ impl Decoder {
                 names: ["q_norm", "k_norm"],
                 over,
             }),
+            sinks: self.sinks,
             gated: self.gated,
             ..Attention::usual(&self.dims)
         };

@@ -9,6 +9,10 @@ use crate::decoder::activation;
 use crate::layers::{GatedMlp, gated, linear};
 use cactus_ir::{BinaryFn, Dim, GraphBuilder, Op, ReduceFn, UnaryFn, ValueId};
 
+/// Where a unit of [`Unit::Clamped`] is cut, and the factor within its logistic function.
+pub(crate) const LIMIT: f32 = 7.0;
+pub(crate) const ALPHA: f32 = 1.702;
+
 /// Most experts of a layer.
 pub(crate) const MAX_EXPERTS: usize = 1 << 10;
 
@@ -22,7 +26,7 @@ pub(crate) struct Experts {
     pub(crate) count: usize,
     /// How many are chosen for a position.
     pub(crate) chosen: usize,
-    pub(crate) activation: UnaryFn,
+    pub(crate) unit: Unit,
     pub(crate) router: Router,
     /// Names of the module in its layer, and of the router in the module.
     pub(crate) names: [&'static str; 2],
@@ -53,6 +57,16 @@ impl Shared {
     }
 }
 
+/// What stands between the two products of an expert.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    /// A gated unit with this activation.
+    Gated(UnaryFn),
+    /// One whose halves are cut before, beside matrices that have biases, `experts.gate_up_proj_bias` `[count, 2 * intermediate]` and
+    /// `experts.down_proj_bias` `[count, hidden]`.
+    Clamped,
+}
+
 /// How scores become shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Router {
@@ -60,6 +74,8 @@ pub(crate) struct Router {
     pub(crate) softmax: bool,
     /// Whether experts are ranked with `expert_bias` added.
     pub(crate) bias: bool,
+    /// Whether scores have a bias.
+    pub(crate) scores_bias: bool,
     /// Shares are divided by their sum and this, where it is given.
     pub(crate) normalize: Option<f32>,
     /// Shares are multiplied by this at last, where it is given.
@@ -85,10 +101,11 @@ impl Experts {
             intermediate: c.size(width, 1..=MAX_WIDTH)?,
             count,
             chosen,
-            activation: activation(c, "hidden_act", "silu")?,
+            unit: Unit::Gated(activation(c, "hidden_act", "silu")?),
             router: Router {
                 softmax: true,
                 bias: false,
+                scores_bias: false,
                 normalize: c.flag("norm_topk_prob", normalizes)?.then_some(0.0),
                 factor: None,
             },
@@ -118,7 +135,7 @@ impl Experts {
             &format!("{prefix}.{}", self.names[1]),
             self.count,
             self.hidden,
-            false,
+            router.scores_bias,
         )?;
         let all = match router.softmax {
             true => b.softmax_last(scores)?,
@@ -170,17 +187,45 @@ impl Experts {
         let y = b.reshape(x, wide(&[1, n]))?;
         let y = b.expand(y, wide(&[chosen, n]))?;
         let y = b.reshape(y, wide(&[chosen, n, 1]))?;
+        let biased = |b: &mut GraphBuilder, y, name: &str, rows: usize| match self.unit {
+            Unit::Gated(_) => Ok(y),
+            Unit::Clamped => {
+                let bias = b.weight(&format!("{prefix}.experts.{name}_bias"), &[count, rows]);
+                let bias = b.op(Op::Take { axis: 0 }, &[bias, ids])?;
+                b.add(y, bias)
+            }
+        };
         let w = b.op(Op::Take { axis: 0 }, &[gate_up, ids])?;
         let y = b.matmul(w, y)?;
         let y = b.reshape(y, wide(&[chosen, 2 * m]))?;
-        let y = gated(b, y, m, self.activation)?;
+        let y = biased(b, y, "gate_up_proj", 2 * m)?;
+        let y = match self.unit {
+            Unit::Gated(activation) => gated(b, y, m, activation)?,
+            Unit::Clamped => clamped(b, y, m)?,
+        };
         let y = b.reshape(y, wide(&[chosen, m, 1]))?;
         let w = b.op(Op::Take { axis: 0 }, &[down, ids])?;
         let y = b.matmul(w, y)?;
         let y = b.reshape(y, wide(&[chosen, n]))?;
+        let y = biased(b, y, "down_proj", n)?;
         let shares = b.reshape(shares, wide(&[chosen, 1]))?;
         let y = b.mul(y, shares)?;
         let (f, axes, keepdim) = (ReduceFn::Sum, vec![2], false);
         b.op(Op::Reduce { f, axes, keepdim }, &[y])
     }
+}
+
+/// The unit of [`Unit::Clamped`] of `x` `[…, 2 * m]`.
+fn clamped(b: &mut GraphBuilder, x: ValueId, m: usize) -> cactus_ir::Result<ValueId> {
+    let gate = b.slice_last(x, 0, m)?;
+    let up = b.slice_last(x, m, 2 * m)?;
+    let (most, least, one) = (b.scalar(LIMIT)?, b.scalar(-LIMIT)?, b.scalar(1.0)?);
+    let gate = b.binary(BinaryFn::Min, gate, most)?;
+    let up = b.binary(BinaryFn::Max, up, least)?;
+    let up = b.binary(BinaryFn::Min, up, most)?;
+    let share = b.scale(gate, ALPHA)?;
+    let share = b.unary(UnaryFn::Sigmoid, share)?;
+    let gate = b.mul(gate, share)?;
+    let up = b.add(up, one)?;
+    b.mul(up, gate)
 }

@@ -71,6 +71,7 @@ pub(crate) fn build_moe(c: &Config<'_>) -> Result<ModelDef> {
     let router = Router {
         softmax: false,
         bias: c.flag("use_expert_bias", true)?,
+        scores_bias: false,
         normalize: experts.router.normalize.map(|_| LEAST_SUM),
         factor: c
             .number_if_set("routed_scaling_factor", 1e-6..=1e6)?

@@ -23,6 +23,7 @@ mod fastconformer;
 mod gemma3;
 mod gemma3_text;
 mod glm4;
+mod gpt_oss;
 mod granite;
 mod granitemoe;
 mod grid_encoder;

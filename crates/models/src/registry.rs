@@ -2,10 +2,10 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, glm4, granite, granitemoe,
-    idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2,
-    olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_vl, qwen3_vl_moe, siglip, silero_vad,
-    smollm3, whisper,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, glm4, gpt_oss, granite,
+    granitemoe, idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming,
+    nomic_bert, olmo2, olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_vl, qwen3_vl_moe,
+    siglip, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -368,6 +368,11 @@ pub const FAMILIES: &[Family] = &[
         model_type: "glm4",
         models: "GLM-4-0414, GLM-Z1",
         build: glm4::build_glm4,
+    },
+    Family {
+        model_type: "gpt_oss",
+        models: "gpt-oss (20b, 120b)",
+        build: gpt_oss::build,
     },
     Family {
         model_type: "granite",

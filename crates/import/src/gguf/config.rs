@@ -167,7 +167,12 @@ pub fn config(source: &GgufSource) -> Result<Value> {
         "rope_theta",
         json!(keys.float("rope.freq_base")?.unwrap_or(default_base)),
     );
-    set("rope_scaling", rope_scaling(&keys, source, shape.rotated)?);
+    let mut scaling = rope_scaling(&keys, source, shape.rotated)?;
+    if arch == Arch::GptOss && scaling.is_object() {
+        // Where its ramp begins and ends is not rounded.
+        scaling["truncate"] = json!(false);
+    }
+    set("rope_scaling", scaling);
     set("tie_word_embeddings", json!(source.shape("lm_head.weight").is_none()));
     set("hidden_act", json!("silu"));
     set("attention_bias", json!(has(source, "self_attn.q_proj.bias")));
@@ -185,6 +190,7 @@ pub fn config(source: &GgufSource) -> Result<Value> {
         Arch::Llama | Arch::Qwen3 | Arch::Qwen3Moe | Arch::Olmo2 | Arch::Olmoe => {}
         Arch::Qwen35 | Arch::Qwen35Moe => decoder_config::qwen3_5(&keys, shape.layers, &mut set)?,
         Arch::Phi3 => decoder_config::phi3(&keys, source, &mut set)?,
+        Arch::GptOss => decoder_config::gpt_oss(&keys, shape.layers, &mut set)?,
         Arch::Granite | Arch::GraniteMoe => decoder_config::granite(&keys, &mut set)?,
         Arch::Glm4 => decoder_config::glm4(&keys)?,
         Arch::Qwen3Vl | Arch::Qwen3VlMoe => decoder_config::qwen3_vl(&keys, &mut set)?,
@@ -325,6 +331,7 @@ fn class_name(arch: Arch, both_ways: bool) -> &'static str {
         Arch::Olmo2 => "Olmo2ForCausalLM",
         Arch::Olmoe => "OlmoeForCausalLM",
         Arch::Phi3 => "Phi3ForCausalLM",
+        Arch::GptOss => "GptOssForCausalLM",
         Arch::Granite => "GraniteForCausalLM",
         Arch::GraniteMoe => "GraniteMoeForCausalLM",
         Arch::Glm4 => "Glm4ForCausalLM",

@@ -71,6 +71,15 @@ pub(super) fn granite(keys: &Keys<'_>, set: &mut Set<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The window of gpt-oss, and which layers have it: every other one, from the first on, where a file does not say it.
+pub(super) fn gpt_oss(keys: &Keys<'_>, layers: usize, set: &mut Set<'_>) -> Result<()> {
+    set("sliding_window", json!(keys.needed("attention.sliding_window")?));
+    let windowed = keys.windowed_layers(layers, |layer, period| layer % period + 1 < period, 2)?;
+    let kind = |&is: &bool| if is { "sliding_attention" } else { "full_attention" };
+    set("layer_types", windowed.iter().map(kind).collect());
+    Ok(())
+}
+
 /// GLM-4 that sees has its positions in sections.
 pub(super) fn glm4(keys: &Keys<'_>) -> Result<()> {
     let key = keys.key("rope.dimension_sections");

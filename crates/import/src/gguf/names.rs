@@ -17,6 +17,7 @@ pub(super) enum Arch {
     Olmo2,
     Olmoe,
     Phi3,
+    GptOss,
     Granite,
     GraniteMoe,
     Glm4,
@@ -32,7 +33,7 @@ pub(super) enum Arch {
 }
 
 /// One row per architecture: `general.architecture`, then `model_type` of a `config.json`.
-const ARCHS: [(Arch, &str, &str); 23] = [
+const ARCHS: [(Arch, &str, &str); 24] = [
     (Arch::Llama, "llama", "llama"),
     (Arch::SmolLm3, "smollm3", "smollm3"),
     (Arch::Qwen2, "qwen2", "qwen2"),
@@ -44,6 +45,7 @@ const ARCHS: [(Arch, &str, &str); 23] = [
     (Arch::Olmo2, "olmo2", "olmo2"),
     (Arch::Olmoe, "olmoe", "olmoe"),
     (Arch::Phi3, "phi3", "phi3"),
+    (Arch::GptOss, "gpt-oss", "gpt_oss"),
     (Arch::Granite, "granite", "granite"),
     (Arch::GraniteMoe, "granitemoe", "granitemoe"),
     (Arch::Glm4, "glm4", "glm4"),
@@ -109,7 +111,13 @@ impl Arch {
     pub(super) fn has_experts(self) -> bool {
         matches!(
             self,
-            Arch::GraniteMoe | Arch::Lfm2Moe | Arch::Olmoe | Arch::Qwen3Moe | Arch::Qwen3VlMoe | Arch::Qwen35Moe
+            Arch::GptOss
+                | Arch::GraniteMoe
+                | Arch::Lfm2Moe
+                | Arch::Olmoe
+                | Arch::Qwen3Moe
+                | Arch::Qwen3VlMoe
+                | Arch::Qwen35Moe
         )
     }
 
@@ -194,6 +202,9 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
                 Change::Values(values),
             ));
         }
+        if let (Arch::GptOss, "attn_sinks.weight") = (arch, rest) {
+            return Some((format!("model.layers.{layer}.self_attn.sinks"), Change::Keep));
+        }
         let (stem, suffix) = rest.rsplit_once('.')?;
         if !matches!(suffix, "weight" | "bias") {
             return None;
@@ -273,6 +284,8 @@ fn of_layer(arch: Arch, stem: &str) -> Option<(&'static str, Change)> {
         (Arch::Glm4, "post_ffw_norm") => ("post_mlp_layernorm", Keep),
         (Arch::Olmo2, "post_attention_norm") => ("post_attention_layernorm", Keep),
         (Arch::Olmo2, "post_ffw_norm") => ("post_feedforward_layernorm", Keep),
+        (Arch::GptOss, "post_attention_norm") => ("post_attention_layernorm", Keep),
+        (Arch::GptOss, "ffn_gate_inp") => ("mlp.router", Keep),
         (Arch::GraniteMoe, "ffn_gate_inp") => ("block_sparse_moe.router", Keep),
         (Arch::GraniteMoe, "ffn_gate_exps") => ("block_sparse_moe.experts.gate_proj", Keep),
         (Arch::GraniteMoe, "ffn_up_exps") => ("block_sparse_moe.experts.up_proj", Keep),
@@ -387,6 +400,7 @@ mod tests {
             Arch::Olmo2,
             Arch::Olmoe,
             Arch::Phi3,
+            Arch::GptOss,
             Arch::Granite,
             Arch::GraniteMoe,
             Arch::Glm4,
@@ -552,6 +566,17 @@ mod tests {
                 "blk.1.ffn_up.weight",
                 Some(("model.layers.1.mlp.gate_up_proj.weight", Keep)),
             ),
+            (
+                Arch::GptOss,
+                "blk.1.attn_sinks.weight",
+                Some(("model.layers.1.self_attn.sinks", Keep)),
+            ),
+            (
+                Arch::GptOss,
+                "blk.1.ffn_up_exps.bias",
+                Some(("model.layers.1.mlp.experts.up_proj.bias", Keep)),
+            ),
+            (Arch::Llama, "blk.1.attn_sinks.weight", None),
             (
                 Arch::GraniteMoe,
                 "blk.1.ffn_gate_inp.weight",
