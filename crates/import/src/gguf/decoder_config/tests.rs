@@ -163,3 +163,37 @@ fn qwen3_5_is_recurrent_on_most_layers_and_leaves_those_that_guess_ahead() {
     assert_eq!(config["layer_types"], json!(["full_attention", "linear_attention"]));
     refused(&said(vec![true]), Malformed, "qwen35.attention.recurrent_layers");
 }
+
+#[test]
+fn gpt_oss_has_a_window_on_every_other_layer_unless_a_file_says_otherwise() {
+    let mut plain = of("gpt-oss")
+        .count("gpt-oss.expert_count", 4)
+        .count("gpt-oss.expert_used_count", 2)
+        .count("gpt-oss.expert_feed_forward_length", 6);
+    plain.metadata.retain(|(key, _)| key != "gpt-oss.block_count");
+    let plain = (0..3).fold(plain.count("gpt-oss.block_count", 3), |w, layer| {
+        w.f32(&format!("blk.{layer}.attn_sinks.weight"), &[2], &[0.0; 2])
+    });
+    refused(&plain, Missing, "gpt-oss.attention.sliding_window");
+    let plain = plain.count("gpt-oss.attention.sliding_window", 16);
+    let config = try_config(&plain).unwrap();
+    let kinds = json!(["sliding_attention", "full_attention", "sliding_attention"]);
+    assert_eq!(
+        (&config["sliding_window"], &config["layer_types"]),
+        (&json!(16), &kinds)
+    );
+    assert_eq!(
+        (&config["rope_scaling"], &config["attention_bias"]),
+        (&Value::Null, &json!(false))
+    );
+    let flags = Raw::Array(Array::Bool(vec![false, false, true]));
+    let said = plain
+        .clone()
+        .key("gpt-oss.attention.sliding_window_pattern", flags)
+        .text("gpt-oss.rope.scaling.type", "yarn")
+        .key("gpt-oss.rope.scaling.factor", Raw::F32(32.0));
+    let config = try_config(&said).unwrap();
+    let kinds = json!(["full_attention", "full_attention", "sliding_attention"]);
+    assert_eq!(config["layer_types"], kinds);
+    assert_eq!(config["rope_scaling"]["truncate"], json!(false));
+}
