@@ -30,6 +30,7 @@ HALF_FIELDS = {
     "Q6_K": [208],
     "IQ4_NL": [0],
     "IQ4_XS": [0],
+    "MXFP4": [],
 }
 
 
@@ -53,6 +54,9 @@ def main() -> None:
         if name in ("F32", "BF16"):
             # Clear one exponent bit: no infinities and no NaNs, whose payloads need not survive.
             data[:, -1] &= 0xBF
+        if name == "MXFP4":
+            # The exponent: no number that is too large.
+            data[:, 0] &= 0x7F
         values = dequantize(data, ty).astype("<f4")
         assert np.isfinite(values).all(), name
         (folder / f"{name.lower()}.bin").write_bytes(data.tobytes())

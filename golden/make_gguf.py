@@ -25,7 +25,9 @@ CASES = [
     "olmo2",
     "phi3",
     "phi3_window",
+    "gpt_oss",
     "granite",
+    "granitemoe",
     "glm4",
     "qwen3_moe",
     "olmoe",
@@ -43,16 +45,21 @@ def main():
 
     TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
     # These want a tokenizer of SentencePiece or special tokens of their own.
-    for other in ("Phi3ForCausalLM", "GraniteForCausalLM", "Glm4ForCausalLM", "Gemma4ForCausalLM"):
+    for other in ("Phi3ForCausalLM", "GraniteForCausalLM", "GraniteMoeForCausalLM", "Glm4ForCausalLM", "Gemma4ForCausalLM"):
         get_model_class(other).set_vocab = TextModel._set_vocab_gpt2
     (ROOT / "gguf").mkdir(exist_ok=True)
+
+    def write(folder, out):
+        hparams = ModelBase.load_hparams(folder, False)
+        cls = get_model_class(hparams["architectures"][0])
+        cls(folder, gguf.LlamaFileType.ALL_F32, out, model_name=f"tiny {folder.name}").write()
+
     with torch.inference_mode():
         for case in sys.argv[2:] or CASES:
-            folder = ROOT / "models" / case
-            hparams = ModelBase.load_hparams(folder, False)
-            cls = get_model_class(hparams["architectures"][0])
-            out = ROOT / "gguf" / f"{case}.gguf"
-            cls(folder, gguf.LlamaFileType.ALL_F32, out, model_name=f"tiny {case}").write()
+            write(ROOT / "models" / case, ROOT / "gguf" / f"{case}.gguf")
+            packed = ROOT / "mxfp4" / case
+            if packed.exists():
+                write(packed, packed.with_suffix(".gguf"))
 
 
 if __name__ == "__main__":

@@ -71,6 +71,8 @@ CONVERSATION = [
     {"role": "user", "content": [said("And"), IMAGE, said("that?")]},
 ]
 VISION = dict(hidden_size=36, intermediate_size=56, num_hidden_layers=2, num_attention_heads=3)
+# Of encoders that are those of other cases.
+SMALL = dict(depth=2, hidden_size=24, intermediate_size=32)
 TEXT = dict(hidden_size=48, intermediate_size=104, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, max_position_embeddings=512,
             bos_token_id=1, eos_token_id=2, pad_token_id=0)
 
@@ -231,7 +233,7 @@ class Qwen35(Qwen3Vl):
     """Qwen3.5: layers with a state that forgets and is corrected, attention with gates of which a part of each head is turned."""
 
     pictures = [(40, 90, 9), (70, 70, 10)]
-    gguf, text = False, False
+    loudness = 0.3
 
     def config(self, vocab):
         rope = dict(rope_type="default", rope_theta=10000000.0, mrope_section=[2, 1, 1], mrope_interleaved=True, partial_rotary_factor=0.5)
@@ -244,7 +246,16 @@ class Qwen35(Qwen3Vl):
                                     vision_end_token_id=6, tie_word_embeddings=True)
 
     def adjust(self, model):
-        model.model.visual.merger.linear_fc2.weight.mul_(0.3)
+        model.model.visual.merger.linear_fc2.weight.mul_(self.loudness)
+        # Numbers of which llama.cpp's converter makes others that can be taken back to the bit.
+        for name, weight in model.model.language_model.named_parameters():
+            if name.endswith("A_log"):
+                for _ in range(9):
+                    weight.copy_(torch.exp(weight).double().log())
+                assert torch.equal(torch.exp(weight).double().log().float(), weight)
+            elif "norm" in name:
+                # No zero with a sign.
+                weight.copy_((weight * 1024).round() / 1024 + 0.0)
 
     def rows(self, made):
         return torch.cat(list(made.pooler_output))
@@ -312,6 +323,41 @@ class Gemma4Moe(Gemma4):
     vision_more = dict(standardize=True)
 
 
+class Qwen3VlMoe(Qwen3Vl):
+    """Qwen3-VL with experts, which released checkpoints store with rows and columns exchanged."""
+
+    pictures = [(90, 40, 11), (44, 44, 12)]
+
+    def config(self, vocab):
+        config = super().config(vocab)
+        experts = dict(model_type="qwen3_vl_moe_text", num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24, decoder_sparse_step=1,
+                       norm_topk_prob=True)
+        text = {key: value for key, value in config.text_config.to_dict().items() if key not in ("pad_token_id", "dtype", "transformers_version")}
+        vision = config.vision_config.to_dict() | SMALL | dict(model_type="qwen3_vl_moe_vision", deepstack_visual_indexes=[0])
+        return AutoConfig.for_model("qwen3_vl_moe", text_config=text | experts, vision_config=vision, image_token_id=3, video_token_id=4,
+                                    vision_start_token_id=5, vision_end_token_id=6, tie_word_embeddings=True)
+
+    def release(self, weights):
+        """What transformers exchanges when it reads."""
+        return {key: value.transpose(1, 2).contiguous() if ".experts." in key else value for key, value in weights.items()}
+
+
+class Qwen35Moe(Qwen35):
+    """Qwen3.5 with experts, and beside them one that every position has, times a share of its own."""
+
+    pictures = [(50, 70, 13), (33, 80, 14)]
+    loudness = 1.5
+
+    def config(self, vocab):
+        config = super().config(vocab)
+        experts = dict(model_type="qwen3_5_moe_text", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24,
+                       shared_expert_intermediate_size=40)
+        text = {key: value for key, value in config.text_config.to_dict().items() if key not in ("intermediate_size", "dtype", "transformers_version")}
+        vision = config.vision_config.to_dict() | SMALL | dict(model_type="qwen3_5_moe_vision")
+        return AutoConfig.for_model("qwen3_5_moe", text_config=text | experts, vision_config=vision, image_token_id=3, video_token_id=4,
+                                    vision_start_token_id=5, vision_end_token_id=6, tie_word_embeddings=True)
+
+
 def tokenizer(folder, case):
     names = case.names
     tok = Tokenizer(models.BPE())
@@ -346,6 +392,10 @@ def write(name, case):
         if hasattr(case, "adjust"):
             case.adjust(model)
     model.save_pretrained(folder)
+    if hasattr(case, "release"):
+        save_file(case.release(load_file(folder / "model.safetensors")), folder / "model.safetensors", metadata={"format": "pt"})
+        again = AutoModelForImageTextToText.from_pretrained(folder).state_dict()
+        assert all(torch.equal(value, again[key]) for key, value in model.state_dict().items())
     images = [picture(*sizes) for sizes in case.pictures]
     inputs, texts, sizes = case.prepare(processor, images)
     rendered = tok.apply_chat_template(CONVERSATION, tokenize=False, add_generation_prompt=True)
@@ -406,6 +456,8 @@ def text_model(llama_cpp, folder, out):
 
     TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
     model = get_model_class(ModelBase.load_hparams(folder, False)["architectures"][0])
+    # Layers that guess tokens ahead.
+    model.no_mtp = True
     model.set_vocab = TextModel._set_vocab_gpt2
     with torch.inference_mode():
         model(folder, gguf.LlamaFileType.ALL_F32, out, model_name="tiny").write()
@@ -414,6 +466,7 @@ def text_model(llama_cpp, folder, out):
 if __name__ == "__main__":
     # Pillow's resize in place of torchvision's.
     References()
-    cases = {"smolvlm": SmolVlm(), "lfm2_vl": Lfm2Vl(), "gemma3": Gemma3(), "qwen3_vl": Qwen3Vl(), "qwen3_5": Qwen35(), "gemma4": Gemma4(), "gemma4_moe": Gemma4Moe()}
+    cases = {"smolvlm": SmolVlm(), "lfm2_vl": Lfm2Vl(), "gemma3": Gemma3(), "qwen3_vl": Qwen3Vl(), "qwen3_5": Qwen35(),
+             "qwen3_vl_moe": Qwen3VlMoe(), "qwen3_5_moe": Qwen35Moe(), "gemma4": Gemma4(), "gemma4_moe": Gemma4Moe()}
     for name in sys.argv[2:] or cases:
         write(name, cases[name])

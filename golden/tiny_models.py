@@ -625,6 +625,107 @@ CASES = {
             **SPECIAL,
         ),
     ),
+    # Granite 3 with experts: the factors of Granite, and experts that are one tensor each way; with a shared one, another width and head.
+    "granitemoe": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        stacked=True,
+        config=dict(
+            architectures=["GraniteMoeForCausalLM"],
+            model_type="granitemoe",
+            attention_bias=False,
+            attention_multiplier=0.2,
+            embedding_multiplier=3.0,
+            hidden_act="silu",
+            hidden_size=64,
+            intermediate_size=40,
+            logits_scaling=1.6,
+            max_position_embeddings=512,
+            num_attention_heads=4,
+            num_experts_per_tok=2,
+            num_hidden_layers=2,
+            num_key_value_heads=2,
+            num_local_experts=5,
+            residual_multiplier=0.6,
+            rms_norm_eps=1e-6,
+            rope_scaling=None,
+            rope_theta=10000.0,
+            tie_word_embeddings=True,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+    "granitemoeshared": dict(
+        dtype="bfloat16",
+        prompt=12,
+        seq=40,
+        stacked=True,
+        config=dict(
+            architectures=["GraniteMoeSharedForCausalLM"],
+            model_type="granitemoeshared",
+            attention_bias=False,
+            attention_multiplier=0.25,
+            embedding_multiplier=2.0,
+            hidden_act="silu",
+            hidden_size=48,
+            intermediate_size=24,
+            logits_scaling=1.2,
+            max_position_embeddings=512,
+            num_attention_heads=3,
+            num_experts_per_tok=3,
+            num_hidden_layers=2,
+            num_key_value_heads=1,
+            num_local_experts=6,
+            residual_multiplier=0.7,
+            rms_norm_eps=1e-5,
+            rope_theta=10000.0,
+            shared_intermediate_size=56,
+            tie_word_embeddings=False,
+            torch_dtype="bfloat16",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
+    # gpt-oss: sinks, a window on every other layer, YaRN that is not rounded, experts with biases and units that are cut. Weights of experts
+    # are numbers that MXFP4 has; golden/mxfp4 has them packed, as released.
+    "gpt_oss": dict(
+        dtype="float32",
+        prompt=24,
+        seq=64,
+        stacked=True,
+        mxfp4=True,
+        config=dict(
+            architectures=["GptOssForCausalLM"],
+            model_type="gpt_oss",
+            attention_bias=True,
+            experts_per_token=2,
+            head_dim=16,
+            hidden_act="silu",
+            hidden_size=64,
+            initial_context_length=32,
+            intermediate_size=32,
+            layer_types=["sliding_attention", "full_attention"],
+            max_position_embeddings=512,
+            num_attention_heads=4,
+            num_experts_per_tok=2,
+            num_hidden_layers=2,
+            num_key_value_heads=2,
+            num_local_experts=4,
+            rms_norm_eps=1e-5,
+            rope_scaling=dict(
+                beta_fast=32.0, beta_slow=1.0, factor=16.0, original_max_position_embeddings=32, rope_type="yarn", truncate=False
+            ),
+            rope_theta=150000,
+            sliding_window=12,
+            swiglu_limit=7.0,
+            tie_word_embeddings=False,
+            torch_dtype="float32",
+            vocab_size=128,
+            **SPECIAL,
+        ),
+    ),
 }
 
 CORPUS = """
@@ -694,6 +795,9 @@ def randomize(model, config, generator):
             normal(p, 0.25, next((v for k, v in loud.items() if k in name), 0.0) + gemma4)
         elif "norm" in name:
             normal(p, 0.25, 1.0)
+        elif name.endswith("sinks"):
+            # About as large as scores.
+            normal(p, 2.0)
         elif name.endswith("bias"):
             normal(p, 0.5)
         elif "embed_tokens_per_layer" in name:
@@ -706,17 +810,54 @@ def randomize(model, config, generator):
             normal(p, 1.0)
         elif name.endswith(("router.scale", "per_expert_scale")):
             normal(p, 0.25, 1.0)
-        elif name.endswith((".gate.weight", "router.proj.weight")):
+        elif name.endswith((".gate.weight", ".router.weight", ".router.proj.weight")):
             # Scores of experts that differ enough for rounding not to choose another.
             normal(p, 3.0 / math.sqrt(hidden))
         else:
             gain = 1.6 if any(s in name for s in ("q_proj", "k_proj")) else 1.8
             normal(p, gain / math.sqrt(p.shape[-1]))
+        if config["model_type"] == "gpt_oss" and name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            # Some of what is cut is larger than that.
+            p.data.copy_(unpacked(*packed((3.0 if "gate_up" in name else 1.0) * p.data)))
     for name, x in model.named_buffers():
         if name.endswith("layer_scalar"):
             x.copy_(1.0 + 0.25 * torch.randn(x.shape, generator=generator))
         if name.endswith("expert_bias"):
             x.copy_(0.3 * torch.randn(x.shape, generator=generator))
+
+
+E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+
+
+def packed(x):
+    """`[experts, columns, rows]` as blocks and scales of MXFP4, each for 32 columns of a row."""
+    rows = x.transpose(1, 2).unflatten(-1, (-1, 32))
+    exponent = torch.floor(torch.log2(rows.abs().amax(-1, keepdim=True))) - 2
+    codes = (rows.unsqueeze(-1).abs() / 2.0**exponent.unsqueeze(-1) - E2M1).abs().argmin(-1) + 8 * (rows < 0)
+    return (codes[..., ::2] + 16 * codes[..., 1::2]).to(torch.uint8), (exponent.squeeze(-1) + 127).to(torch.uint8)
+
+
+def unpacked(blocks, scales):
+    """What transformers makes of them, `[experts, columns, rows]`."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    return convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+
+
+def save_packed(model, name, config):
+    """The folder with the weights of experts packed."""
+    folder = ROOT / "mxfp4" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_json(folder / "config.json", config | {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}})
+    state = {}
+    for key, x in model.state_dict().items():
+        if key.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            state[f"{key}_blocks"], state[f"{key}_scales"] = packed(x)
+            assert torch.equal(unpacked(state[f"{key}_blocks"], state[f"{key}_scales"]), x), key
+        else:
+            state[key] = x.contiguous()
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def hub_form(state, names):
@@ -741,6 +882,10 @@ def save_weights(model, folder, dtype, shards, stacked):
     if not stacked:
         lfm2 = model.config.model_type == "lfm2_moe"
         state = hub_form(state, ["w1", "w3", "w2"] if lfm2 else ["gate_proj", "up_proj", "down_proj"])
+    if model.config.model_type.startswith("granitemoe"):
+        own = {"experts.gate_up_proj": "input_linear.weight", "experts.down_proj": "output_linear.weight", "router.weight": "router.layer.weight"}
+        for new, old in own.items():
+            state = {name.replace(f"block_sparse_moe.{new}", f"block_sparse_moe.{old}"): x for name, x in state.items()}
     if model.config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     meta = {"format": "pt"}
@@ -807,6 +952,8 @@ def attempt(name, case, seed):
     with torch.no_grad():
         logits = model(torch.tensor([input_ids]), use_cache=False).logits[0].float().contiguous()
     tokens, margin = greedy(model, ids[: case["prompt"]])
+    if case.get("mxfp4"):
+        save_packed(model, name, config)
     std, distinct = logits.std().item(), len(set(tokens))
     print(f"{name} seed {seed}: std {std:.2f} margin {margin:.4f} distinct {distinct}", flush=True)
     if not (margin >= MIN_MARGIN and distinct >= MIN_DISTINCT and LOGIT_STD[0] <= std <= LOGIT_STD[1]):
@@ -847,6 +994,9 @@ def make(name):
         },
     )
     write_json(folder / "expected.json", expected)
+    if case.get("mxfp4"):
+        for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+            shutil.copy(folder / file, ROOT / "mxfp4" / name)
 
 
 def main():

@@ -2,18 +2,26 @@
 //!
 //! Families name them as `transformers` 5 does: `….experts.gate_up_proj` `[experts, 2 * width, hidden]`, in which each expert has the
 //! rows of its gate and then those that are gated, and `….experts.down_proj` `[experts, hidden, width]`. Published checkpoints have
-//! three tensors for each expert, GGUF files three for all of them. Nothing is copied before it is read.
+//! three tensors for each expert, GGUF files three for all of them, and some have the two tensors with rows and columns exchanged, which
+//! their shapes tell. Nothing is copied before it is read.
+
+mod interleaved;
+mod turned;
 
 use crate::{Error, Result, TensorSource};
 use cactus_tensor::Tensor;
+use interleaved::Interleaved;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
+use turned::Turned;
 
 /// Names of an expert's projections: gate, gated, back; in most families, and in LFM2.
 const NAMES: [[&str; 3]; 2] = [["gate_proj", "up_proj", "down_proj"], ["w1", "w3", "w2"]];
 const GATE_UP: &str = "gate_up_proj";
 const DOWN: &str = "down_proj";
+/// What is behind them in the names of biases.
+const BIAS: &str = "_bias";
 
 /// What stands below each other for every expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +38,10 @@ type Place = (String, Option<usize>, Role);
 
 fn place(name: &str) -> Option<Place> {
     let (prefix, rest) = name.split_once(".experts.")?;
-    let rest = rest.strip_suffix(".weight")?;
+    let (rest, ending) = match rest.strip_suffix(".weight") {
+        Some(rest) => (rest, ""),
+        None => (rest.strip_suffix(".bias")?, BIAS),
+    };
     let (expert, own) = match rest.split_once('.') {
         Some((number, own)) => {
             let expert: usize = number.parse().ok()?;
@@ -45,14 +56,30 @@ fn place(name: &str) -> Option<Place> {
         None => return None,
     };
     let whole = if role == Role::Down { DOWN } else { GATE_UP };
-    Some((format!("{prefix}.experts.{whole}"), expert, role))
+    Some((format!("{prefix}.experts.{whole}{ending}"), expert, role))
 }
 
 /// A source whose experts are under the names of families.
 struct ExpertsSource {
     inner: Box<dyn TensorSource>,
     /// Every name, and what it is made of; `None` where `inner` has it as it is.
-    names: BTreeMap<String, Option<Stack>>,
+    names: BTreeMap<String, Option<Made>>,
+}
+
+/// What a tensor is made of.
+#[derive(Debug)]
+enum Made {
+    Stack(Stack),
+    Turned(Turned),
+}
+
+impl Made {
+    fn shape(&self) -> Vec<usize> {
+        match self {
+            Made::Stack(stack) => stack.shape[..3 - usize::from(stack.biases)].to_vec(),
+            Made::Turned(turned) => turned.shape.to_vec(),
+        }
+    }
 }
 
 /// A tensor that is made of equally many rows of others, one below the other.
@@ -65,6 +92,8 @@ struct Stack {
     /// Tensors of one expert in the order of the parts, or those with all experts, one for each role.
     tensors: Vec<String>,
     of_each: bool,
+    /// Whether its rows are numbers, without the last axis.
+    biases: bool,
 }
 
 /// `source` with experts under the names of families; as it is where it has none in other tensors.
@@ -84,15 +113,20 @@ pub(crate) fn with_stacked(source: Box<dyn TensorSource>) -> Result<Box<dyn Tens
             return Err(Error::malformed(what).of_tensor(name));
         }
     }
-    if found.is_empty() {
+    let mut any = !found.is_empty();
+    for (name, shape) in turned::find(source.as_ref()) {
+        names.insert(name, Some(Made::Turned(Turned { shape })));
+        any = true;
+    }
+    if !any {
         return Ok(source);
     }
     for (whole, parts) in found {
-        let stack = Stack::of(source.as_ref(), &parts).map_err(|e| match e.tensor() {
+        let stack = Stack::of(source.as_ref(), &parts, whole.ends_with(BIAS)).map_err(|e| match e.tensor() {
             Some(_) => e,
             None => e.of_tensor(whole.as_str()),
         })?;
-        if names.insert(whole.clone(), Some(stack)).is_some() {
+        if names.insert(whole.clone(), Some(Made::Stack(stack))).is_some() {
             let what = "its experts are there in tensors of their own, too";
             return Err(Error::malformed(what).of_tensor(whole));
         }
@@ -100,8 +134,13 @@ pub(crate) fn with_stacked(source: Box<dyn TensorSource>) -> Result<Box<dyn Tens
     Ok(Box::new(ExpertsSource { inner: source, names }))
 }
 
+/// `source`, whose rows of gates and of what they gate take turns, with the gates first.
+pub(crate) fn with_gates_first(source: Box<dyn TensorSource>) -> Box<dyn TensorSource> {
+    Box::new(Interleaved(source))
+}
+
 impl Stack {
-    fn of(source: &dyn TensorSource, found: &BTreeMap<(Option<usize>, Role), String>) -> Result<Stack> {
+    fn of(source: &dyn TensorSource, found: &BTreeMap<(Option<usize>, Role), String>, biases: bool) -> Result<Stack> {
         let roles: &[Role] = match found.keys().next() {
             Some((_, Role::Down)) => &[Role::Down],
             Some((_, Role::GateUp)) => &[Role::GateUp],
@@ -129,11 +168,13 @@ impl Stack {
             let what = format!("expected the shape {:?} of the others, found {shape:?}", shapes[0]);
             return Err(Error::malformed(what).of_tensor(name.as_str()));
         }
-        let (experts, part_rows, columns) = match (of_each, &shapes[0][..]) {
-            (true, &[rows, columns]) => (numbers, rows, columns),
-            (false, &[experts, rows, columns]) => (experts, rows, columns),
-            (_, shape) => {
-                let axes = if of_each { 2 } else { 3 };
+        let (experts, part_rows, columns) = match (of_each, biases, &shapes[0][..]) {
+            (true, false, &[rows, columns]) => (numbers, rows, columns),
+            (false, false, &[experts, rows, columns]) => (experts, rows, columns),
+            (true, true, &[rows]) => (numbers, rows, 1),
+            (false, true, &[experts, rows]) => (experts, rows, 1),
+            (_, _, shape) => {
+                let axes = 3 - usize::from(of_each) - usize::from(biases);
                 let what = format!("expected {axes} axes, found the shape {shape:?}");
                 return Err(Error::malformed(what).of_tensor(names[0].as_str()));
             }
@@ -152,6 +193,7 @@ impl Stack {
             part_rows,
             tensors: names.into_iter().cloned().collect(),
             of_each,
+            biases,
         })
     }
 
@@ -199,8 +241,8 @@ impl Stack {
 }
 
 impl ExpertsSource {
-    /// What a name is made of, where it is of other tensors.
-    fn stack(&self, name: &str) -> Option<&Stack> {
+    /// What a name is made of, where `inner` does not have it as it is.
+    fn made(&self, name: &str) -> Option<&Made> {
         self.names.get(name)?.as_ref()
     }
 }
@@ -212,27 +254,30 @@ impl TensorSource for ExpertsSource {
 
     fn shape(&self, name: &str) -> Option<Vec<usize>> {
         match self.names.get(name)? {
-            Some(stack) => Some(stack.shape.to_vec()),
+            Some(made) => Some(made.shape()),
             None => self.inner.shape(name),
         }
     }
 
     fn stored_type(&self, name: &str) -> Option<&'static str> {
         match self.names.get(name)? {
-            Some(stack) => self.inner.stored_type(stack.tensors.first()?),
-            None => self.inner.stored_type(name),
+            Some(Made::Stack(stack)) => self.inner.stored_type(stack.tensors.first()?),
+            _ => self.inner.stored_type(name),
         }
     }
 
     fn read(&self, name: &str) -> Result<Tensor> {
-        let Some(stack) = self.stack(name) else {
-            return self.inner.read(name);
+        let stack = match self.made(name) {
+            Some(Made::Stack(stack)) => stack,
+            Some(Made::Turned(turned)) => return turned.read(self.inner.as_ref(), name),
+            None => return self.inner.read(name),
         };
         // Where rows cannot be read alone, a tensor is read once.
         let mut wholes: BTreeMap<String, Tensor> = BTreeMap::new();
         let [experts, rows, columns] = stack.shape;
         let all = stack.rows(0..experts * rows, |part, range| {
-            if let Some(read) = self.inner.read_rows(part, range.clone()) {
+            let rows = || self.inner.read_rows(part, range.clone());
+            if let Some(read) = (!stack.biases).then(rows).flatten() {
                 return Some(read);
             }
             let cut = |whole: &Tensor| -> Result<Tensor> {
@@ -251,13 +296,15 @@ impl TensorSource for ExpertsSource {
             wholes.get(part).map(cut)
         });
         let tensor = all.unwrap_or_else(|| Err(Error::malformed("its rows cannot be read")))?;
-        let shaped = tensor.reshaped(stack.shape);
+        let shaped = tensor.reshaped(self.shape(name).unwrap_or_default());
         shaped.map_err(|e| Error::malformed(e.to_string()).of_tensor(name))
     }
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Option<Result<Tensor>> {
-        match self.stack(name) {
-            Some(stack) => stack.rows(rows, |part, range| self.inner.read_rows(part, range)),
+        match self.made(name) {
+            Some(Made::Stack(stack)) if stack.biases => None,
+            Some(Made::Stack(stack)) => stack.rows(rows, |part, range| self.inner.read_rows(part, range)),
+            Some(Made::Turned(turned)) => turned.rows(self.inner.as_ref(), name, rows),
             None => self.inner.read_rows(name, rows),
         }
     }

@@ -1,8 +1,9 @@
 //! Hugging Face folders: `config.json`, safetensors weights, tokenizer files.
 
+use crate::mxfp4::{self, Mxfp4Source};
 use crate::safetensors::SafetensorsSource;
 use crate::sentence::{self, SentenceSource};
-use crate::{Error, Result, SourceModel, TokenizerFiles, experts};
+use crate::{Error, Result, SourceModel, TensorSource, TokenizerFiles, experts};
 use cactus_bundle::TokenIds;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -26,15 +27,20 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
     let folder = base.as_path();
     let config_path = folder.join("config.json");
     let mut config = read_json(&config_path)?;
+    let mut packed = false;
     if let Some(quantized) = config.get("quantization_config").filter(|q| !q.is_null()) {
         let method = quantized
             .get("quant_method")
             .and_then(Value::as_str)
             .unwrap_or("an unnamed method");
-        return Err(Error::unsupported(format!(
-            "the weights are quantized by `{method}`, which is not supported; supported are F32, F16 and BF16"
-        ))
-        .in_file(&config_path));
+        packed = method == mxfp4::METHOD;
+        if !packed {
+            return Err(Error::unsupported(format!(
+                "the weights are quantized by `{method}`, which is not supported; supported are `{}`, F32, F16 and BF16",
+                mxfp4::METHOD
+            ))
+            .in_file(&config_path));
+        }
     }
     let Texts {
         generation_config,
@@ -42,9 +48,17 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         ..
     } = open_texts(folder)?;
     let front_end = front_end(folder, &config)?;
-    let tensors = experts::with_stacked(Box::new(SafetensorsSource::open(folder)?)).map_err(|e| e.in_file(folder))?;
+    let files = SafetensorsSource::open(folder)?;
+    let tensors: Box<dyn TensorSource> = match packed {
+        true => Box::new(Mxfp4Source::new(files).map_err(|e| e.in_file(folder))?),
+        false => Box::new(files),
+    };
+    let mut tensors = experts::with_stacked(tensors).map_err(|e| e.in_file(folder))?;
     sentence::by_names(&mut config, &tensors.names());
     let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
+    if model_type == "gpt_oss" {
+        tensors = experts::with_gates_first(tensors);
+    }
     let modules = sentence.as_ref().map_or(&[][..], |s| &s.modules[..]);
     let own_name = |name: &str| sentence::family_name(model_type, sentence.is_some(), name);
     let other_names = tensors.names().iter().any(|name| own_name(name) != **name);

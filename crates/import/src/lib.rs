@@ -22,6 +22,7 @@ pub mod ggml;
 pub mod gguf;
 mod hf;
 pub mod lora;
+mod mxfp4;
 mod named;
 mod onnx;
 pub mod ort;

@@ -161,6 +161,35 @@ impl SafetensorsSource {
         Ok(SafetensorsSource { shards, index })
     }
 
+    /// Bytes `range` of a tensor of bytes, `U8`.
+    pub(crate) fn bytes(&self, name: &str, range: Range<usize>) -> Result<&[u8]> {
+        let (shard, info) = self
+            .find(name)
+            .ok_or_else(|| Error::missing("the model has no such tensor").of_tensor(name))?;
+        let fail = |e: Error| e.of_tensor(name).in_file(&shard.path);
+        if info.dtype != Dtype::U8 {
+            return Err(fail(Error::malformed(format!(
+                "expected U8, found {}",
+                dtype_name(info.dtype)
+            ))));
+        }
+        let (start, end) = info.data_offsets;
+        let data = (*shard.bytes)
+            .as_ref()
+            .get(shard.data_start + start..shard.data_start + end);
+        let part = data.and_then(|data| data.get(range));
+        let part = part.ok_or_else(|| fail(Error::malformed("the data lies outside the file")))?;
+        Ok(part)
+    }
+
+    /// Whether what was read of the file of `name` was there.
+    pub(crate) fn intact(&self, name: &str) -> Result<()> {
+        match self.find(name) {
+            Some((shard, _)) => shard.bytes.intact(),
+            None => Ok(()),
+        }
+    }
+
     fn find(&self, name: &str) -> Option<(&Shard, &TensorInfo)> {
         let shard = &self.shards[*self.index.get(name)?];
         Some((shard, shard.metadata.info(name)?))

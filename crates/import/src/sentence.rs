@@ -456,7 +456,10 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
             found.unwrap_or_else(|| name.to_owned())
         }
         "idefics3" | "smolvlm" => seeing_name(name, "text_model."),
-        "gemma3" | "gemma4" | "lfm2_vl" | "qwen3_5" | "qwen3_vl" => seeing_name(name, "language_model."),
+        "gemma3" | "gemma4" | "lfm2_vl" | "qwen3_5" | "qwen3_5_moe" | "qwen3_vl" | "qwen3_vl_moe" => {
+            seeing_name(name, "language_model.")
+        }
+        "granitemoe" | "granitemoeshared" => granite_name(name),
         "modernbert" => name.strip_prefix("model.").unwrap_or(name).to_owned(),
         "nomic_bert" => nomic_name(name),
         "clip" | "clip_text_model" | "siglip" => name.to_owned(),
@@ -480,6 +483,20 @@ fn seeing_name(name: &str, text: &str) -> String {
         return format!("vision_model.{}", rest.strip_prefix("vision_model.").unwrap_or(rest));
     }
     inner.to_owned()
+}
+
+/// The name of a tensor of Granite with experts, as transformers has it in memory.
+fn granite_name(name: &str) -> String {
+    const EXPERTS: [(&str, &str); 3] = [
+        ("input_linear.weight", "experts.gate_up_proj"),
+        ("output_linear.weight", "experts.down_proj"),
+        ("router.layer.weight", "router.weight"),
+    ];
+    let found = EXPERTS.iter().find_map(|(own, new)| {
+        let prefix = name.strip_suffix(own)?;
+        prefix.ends_with(".block_sparse_moe.").then(|| format!("{prefix}{new}"))
+    });
+    found.unwrap_or_else(|| name.to_owned())
 }
 
 /// The makers' name of a tensor of Nomic BERT, which may have the one that transformers has in memory.

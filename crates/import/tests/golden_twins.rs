@@ -196,3 +196,34 @@ fn gguf_tokenizer_gives_the_ids_of_the_folder() {
         }
     }
 }
+
+/// Text models of those that see, whose folders have their encoders beside them.
+#[test]
+fn gguf_text_model_of_one_that_sees_is_that_of_the_folder() {
+    for case in ["qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe"] {
+        let at = golden().join("seeing").join(case);
+        let (folder, file) = (open(&at).unwrap(), open(&at.join("text.gguf")).unwrap());
+        let names: Vec<&str> = folder.tensors.names();
+        let names: Vec<&str> = names.into_iter().filter(|name| !name.starts_with("visual.")).collect();
+        assert_eq!(file.tensors.names(), names, "{case}");
+        for name in names {
+            let (want, got) = (folder.tensors.read(name).unwrap(), file.tensors.read(name).unwrap());
+            assert_eq!(got.shape(), want.shape(), "{case} {name}");
+            assert_eq!(file.tensors.shape(name).unwrap(), want.shape(), "{case} {name}");
+            let bits = |t: &cactus_tensor::Tensor| t.as_f32().unwrap().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert!(bits(&got) == bits(&want), "{case} {name}");
+        }
+        let mut config = folder.config["text_config"].clone();
+        // Which the whole says.
+        config["tie_word_embeddings"] = folder.config["tie_word_embeddings"].clone();
+        let (want, got) = (
+            cactus_models::build(&config).unwrap(),
+            cactus_models::build(&file.config).unwrap(),
+        );
+        assert!(got.decoder() == want.decoder(), "{case}");
+        assert_eq!(
+            (got.family, got.context_tokens, got.vocab_size),
+            (want.family, want.context_tokens, want.vocab_size)
+        );
+    }
+}

@@ -166,6 +166,8 @@ pub enum Activation {
     GeluErf,
     /// `max(x, 0)`
     Relu,
+    /// `x * sigmoid(1.702 x)` of what is at most 7; what it multiplies is cut at -7 and 7, and one more (gpt-oss). Of gated units alone.
+    ClampedSwish,
 }
 
 /// Attributes of [`Op::Attention`].
@@ -285,6 +287,9 @@ pub struct Route {
     /// Whether `factor` is among the operands, behind `bias`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub factor: bool,
+    /// Whether `gate_up_bias` and `down_bias` are among the operands, behind these.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub biases: bool,
 }
 
 impl Route {
@@ -296,6 +301,12 @@ impl Route {
     /// Place of `factor` among the operands of the operation.
     pub fn factor_operand(&self) -> Option<usize> {
         self.factor.then_some(4 + usize::from(self.bias))
+    }
+
+    /// Places of `gate_up_bias` and `down_bias` among the operands of the operation.
+    pub fn biases_operands(&self) -> Option<[usize; 2]> {
+        let first = 4 + usize::from(self.bias) + usize::from(self.factor);
+        self.biases.then_some([first, first + 1])
     }
 }
 
@@ -572,15 +583,16 @@ pub enum Op {
         activation: Activation,
     },
     /// Gated units chosen by a router (Shazeer et al. 2017), of which only the chosen are computed:
-    /// `(x […, n], ids i64 […, k], shares […, k], gate_up [experts * 2m, n], down [experts * n, m]) -> like x`, the sum over
-    /// `j < k`, in order, of `shares[j]` times `down_e · (activation(first half of g) * second half of g)` with
-    /// `g = gate_up_e · x` and `e = ids[j]`; expert `e` has rows `e * 2m..` of `gate_up` and `e * n..` of `down`.
+    /// `(x […, n], ids i64 […, k], shares […, k], gate_up [experts * 2m, n], down [experts * n, m], gate_up_bias? [experts, 2m],
+    /// down_bias? [experts, n]) -> like x`, the sum over `j < k`, in order, of `shares[j]` times
+    /// `down_e · (activation(first half of g) * second half of g)` with `g = gate_up_e · x` and `e = ids[j]`; expert `e` has rows `e * 2m..` of
+    /// `gate_up` and `e * n..` of `down`. Of biases there are both or none; those of an expert are added to what its matrices give.
     Experts {
         /// On the first half.
         activation: Activation,
     },
-    /// [`Op::Experts`] with their router: `(x […, n], scores […, experts], gate_up, down, bias? [experts], factor? [experts])
-    /// -> like x`. Choices and shares come from the scores as [`Route`] says; which operands stand behind `down`, too.
+    /// [`Op::Experts`] with their router: `(x […, n], scores […, experts], gate_up, down, bias? [experts], factor? [experts],
+    /// gate_up_bias?, down_bias?) -> like x`. Choices and shares come from the scores as [`Route`] says; which operands stand behind `down`, too.
     RoutedExperts {
         /// On the first half.
         activation: Activation,
@@ -655,6 +667,15 @@ impl Op {
         match self {
             Op::Experts { .. } => Some([3, 4]),
             Op::RoutedExperts { .. } => Some([2, 3]),
+            _ => None,
+        }
+    }
+
+    /// The places of the experts' biases among the operands, if it has so many of them.
+    pub fn expert_biases(&self, operands: usize) -> Option<[usize; 2]> {
+        match self {
+            Op::Experts { .. } => (operands > 5).then_some([5, 6]),
+            Op::RoutedExperts { route, .. } => route.biases_operands(),
             _ => None,
         }
     }

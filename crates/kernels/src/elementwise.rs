@@ -105,16 +105,50 @@ pub enum Activation {
     GeluErf,
     /// `max(x, 0)`
     Relu,
+    /// `x * sigmoid(1.702 x)` of what is at most 7; what it multiplies is cut at -7 and 7, and one more.
+    ClampedSwish,
 }
 
 impl Activation {
     /// All activations.
-    pub const ALL: [Self; 4] = [Self::Silu, Self::GeluTanh, Self::GeluErf, Self::Relu];
+    pub const ALL: [Self; 5] = [
+        Self::Silu,
+        Self::GeluTanh,
+        Self::GeluErf,
+        Self::Relu,
+        Self::ClampedSwish,
+    ];
 }
 
 /// A vector function known at compile time.
 trait Map: 'static {
     fn map<S: Simd>(s: S, x: S::F) -> S::F;
+}
+
+/// A gated unit known at compile time.
+trait Gate: 'static {
+    fn gate<S: Simd>(s: S, gate: S::F, up: S::F) -> S::F;
+}
+
+impl<M: Map> Gate for M {
+    #[inline(always)]
+    fn gate<S: Simd>(s: S, gate: S::F, up: S::F) -> S::F {
+        s.mul(M::map(s, gate), up)
+    }
+}
+
+/// [`Activation::ClampedSwish`].
+struct ClampedSwish;
+
+impl Gate for ClampedSwish {
+    #[inline(always)]
+    fn gate<S: Simd>(s: S, gate: S::F, up: S::F) -> S::F {
+        let (one, most) = (s.splat(1.0), s.splat(7.0));
+        let gate = s.min(gate, most);
+        let up = s.max(s.min(up, most), s.neg(most));
+        let share = math::sigmoid(s, s.mul(gate, s.splat(1.702)));
+        s.mul(s.add(up, one), s.mul(gate, share))
+    }
 }
 
 /// A vector function of two operands known at compile time.
@@ -221,7 +255,7 @@ impl Exec<'_> {
         });
     }
 
-    /// `out[r, i] = act(gate_up[r, i]) * gate_up[r, n + i]`, `gate_up [rows, 2n]`, `out [rows, n]`.
+    /// `out[r, i] = act(gate_up[r, i]) * gate_up[r, n + i]`, but for what an [`Activation`] says of the second; `gate_up [rows, 2n]`, `out [rows, n]`.
     ///
     /// # Panics
     /// When a slice's length does not match.
@@ -232,10 +266,11 @@ impl Exec<'_> {
             Activation::GeluTanh => self.gated_as::<GeluTanh>(gate_up, n, rows, out),
             Activation::GeluErf => self.gated_as::<GeluErf>(gate_up, n, rows, out),
             Activation::Relu => self.gated_as::<Relu>(gate_up, n, rows, out),
+            Activation::ClampedSwish => self.gated_as::<ClampedSwish>(gate_up, n, rows, out),
         }
     }
 
-    fn gated_as<M: Map>(&self, gate_up: &[f32], n: usize, rows: usize, out: &mut [f32]) {
+    fn gated_as<M: Gate>(&self, gate_up: &[f32], n: usize, rows: usize, out: &mut [f32]) {
         if n == 0 {
             return;
         }
@@ -274,10 +309,11 @@ impl Exec<'_> {
             Activation::GeluTanh => self.gated_quantize_as::<GeluTanh>(gate_up, n, rows, out),
             Activation::GeluErf => self.gated_quantize_as::<GeluErf>(gate_up, n, rows, out),
             Activation::Relu => self.gated_quantize_as::<Relu>(gate_up, n, rows, out),
+            Activation::ClampedSwish => self.gated_quantize_as::<ClampedSwish>(gate_up, n, rows, out),
         }
     }
 
-    fn gated_quantize_as<M: Map>(&self, gate_up: &[f32], n: usize, rows: usize, out: &mut QuantizedRows<'_>) {
+    fn gated_quantize_as<M: Gate>(&self, gate_up: &[f32], n: usize, rows: usize, out: &mut QuantizedRows<'_>) {
         if n == 0 {
             return;
         }
@@ -464,7 +500,7 @@ struct GatedQuantize<'a, 'b, M> {
     map: PhantomData<M>,
 }
 
-impl<M: Map> Op for GatedQuantize<'_, '_, M> {
+impl<M: Gate> Op for GatedQuantize<'_, '_, M> {
     type Output = ();
 
     #[inline(always)]
@@ -494,7 +530,7 @@ struct Gated<'a, M> {
     map: PhantomData<M>,
 }
 
-impl<M: Map> Op for Gated<'_, M> {
+impl<M: Gate> Op for Gated<'_, M> {
     type Output = ();
 
     #[inline(always)]
@@ -502,13 +538,10 @@ impl<M: Map> Op for Gated<'_, M> {
         let ((gates, gate_tail), (ups, up_tail)) = (self.gate.as_chunks::<16>(), self.up.as_chunks::<16>());
         let (outs, out_tail) = self.out.as_chunks_mut::<16>();
         for ((gate, up), out) in gates.iter().zip(ups).zip(outs) {
-            s.store(s.mul(M::map(s, s.load(gate)), s.load(up)), out);
+            s.store(M::gate(s, s.load(gate), s.load(up)), out);
         }
         if !gate_tail.is_empty() {
-            s.store_partial(
-                s.mul(M::map(s, s.load_partial(gate_tail)), s.load_partial(up_tail)),
-                out_tail,
-            );
+            s.store_partial(M::gate(s, s.load_partial(gate_tail), s.load_partial(up_tail)), out_tail);
         }
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Decoder {
     pub(crate) qkv_joined: bool,
     /// Whether q and k are normed, and over what.
     pub(crate) qk_norm: Option<Normed>,
+    /// Whether each head has a score without a value.
+    pub(crate) sinks: bool,
     /// Whether the values that heads find go through gates, which the projection of q gives beside them.
     pub(crate) gated: bool,
     /// The recurrent layer of each layer that has one in place of attention.
@@ -102,7 +104,11 @@ impl Decoder {
         Ok(Decoder {
             mlp: GatedMlp {
                 hidden: dims.hidden,
-                intermediate: c.width("intermediate_size")?,
+                intermediate: c.width(match c.has("intermediate_size") || !c.has("moe_intermediate_size") {
+                    true => "intermediate_size",
+                    // Where all layers have experts.
+                    false => "moe_intermediate_size",
+                })?,
                 activation: activation(c, "hidden_act", "silu")?,
                 bias: c.flag("mlp_bias", false)?,
                 names: GatedMlp::NAMES,
@@ -123,6 +129,7 @@ impl Decoder {
             out_bias: false,
             qkv_joined: false,
             qk_norm: None,
+            sinks: false,
             gated: false,
             nets: vec![None; layers],
             factors: Factors::default(),
@@ -241,6 +248,7 @@ impl Decoder {
                 names: ["q_norm", "k_norm"],
                 over,
             }),
+            sinks: self.sinks,
             gated: self.gated,
             ..Attention::usual(&self.dims)
         };
@@ -269,7 +277,7 @@ impl Decoder {
                 let [before, after] = self.norms.feed_forward;
                 let y = norm(b, x, before)?;
                 let y = b.scope("mlp", |b| match &self.experts[layer] {
-                    Some(experts) => experts.apply(b, y, &format!("{at}.mlp")),
+                    Some(experts) => experts.apply(b, y, &at),
                     None => self.mlp.apply(b, y, &format!("{at}.mlp")),
                 })?;
                 let y = norm(b, y, after)?;

@@ -6,6 +6,11 @@ use crate::layers::Logits;
 use crate::{ModelDef, Result};
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
+    decoder(c)?.build(c)
+}
+
+/// The decoder, with a gated MLP on every layer.
+pub(crate) fn decoder(c: &Config<'_>) -> Result<Decoder> {
     let mut decoder = Decoder::read(c, None, 10_000.0)?;
     decoder.attention_bias(c)?;
     // What is absent is 1, of scores as well.
@@ -17,5 +22,5 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         residual: other("residual_multiplier")?,
     };
     decoder.logits = other("logits_scaling")?.map(Logits::Divided);
-    decoder.build(c)
+    Ok(decoder)
 }

@@ -8,7 +8,7 @@
 use crate::config::Dims;
 use crate::rotary::Rotary;
 use cactus_ir::{
-    BATCH, BinaryFn, CompareFn, Dim, GraphBuilder, ReduceFn, Result, SEQ, TensorType, UnaryFn, ValueId, WeightExpr,
+    BATCH, BinaryFn, CompareFn, Dim, GraphBuilder, Op, ReduceFn, Result, SEQ, TensorType, UnaryFn, ValueId, WeightExpr,
 };
 use cactus_tensor::DType;
 
@@ -266,6 +266,8 @@ pub(crate) struct Attention<'a> {
     pub(crate) out_name: &'static str,
     /// Norm of q and k.
     pub(crate) qk_norm: Option<HeadNorm>,
+    /// Whether each head has a score without a value, the weight `sinks` (Xiao et al. 2023).
+    pub(crate) sinks: bool,
     /// Whether the values that heads find are multiplied by gates. The rows of a head of the projection of q are those of q, then of its gates.
     pub(crate) gated: bool,
 }
@@ -303,6 +305,7 @@ impl Attention<'_> {
             joined: None,
             out_name: "o_proj",
             qk_norm: None,
+            sinks: false,
             gated: false,
         }
     }
@@ -375,7 +378,8 @@ impl Attention<'_> {
         }
         let k = repeat_kv(b, k, self.dims)?;
         let v = repeat_kv(b, v, self.dims)?;
-        let mut y = attend(b, [q, k, v], self.dims, self.scale, mask)?;
+        let sinks = self.sinks.then(|| b.weight(&format!("{prefix}.sinks"), &[heads]));
+        let mut y = attend_beside(b, [q, k, v], self.dims, self.scale, mask, sinks)?;
         if let Some(both) = both {
             let gates = b.slice_last(both, heads * head_dim, 2 * heads * head_dim)?;
             let gates = b.unary(UnaryFn::Sigmoid, gates)?;
@@ -423,12 +427,35 @@ pub(crate) fn attend(
     scale: f32,
     mask: ValueId,
 ) -> Result<ValueId> {
+    attend_beside(b, [q, k, v], dims, scale, mask, None)
+}
+
+/// The same with a score of each head, `[heads]`, that takes part in the softmax and has no value, where there are such.
+fn attend_beside(
+    b: &mut GraphBuilder,
+    [q, k, v]: [ValueId; 3],
+    dims: &Dims,
+    scale: f32,
+    mask: ValueId,
+    sinks: Option<ValueId>,
+) -> Result<ValueId> {
     let batch = b.shape(q)[0].clone();
     let k = b.permute(k, &[0, 1, 3, 2])?;
     let scores = b.matmul(q, k)?;
     let scores = b.scale(scores, scale)?;
     let scores = b.add(scores, mask)?;
-    let shares = b.softmax_last(scores)?;
+    let shares = match sinks {
+        None => b.softmax_last(scores)?,
+        Some(sinks) => {
+            let keys = b.shape(scores)[3].clone();
+            let sinks = b.reshape(sinks, [1.into(), dims.heads.into(), 1.into(), 1.into()])?;
+            let sinks = b.expand(sinks, [batch.clone(), dims.heads.into(), seq(), 1.into()])?;
+            let all = b.concat_last(&[scores, sinks])?;
+            let shares = b.softmax_last(all)?;
+            let (axis, start, end) = (3, Dim::known(0), keys);
+            b.op(Op::Slice { axis, start, end }, &[shares])?
+        }
+    };
     let y = b.matmul(shares, v)?;
     let y = b.permute(y, &[0, 2, 1, 3])?;
     b.reshape(y, [batch, seq(), (dims.heads * dims.head_dim).into()])
@@ -470,7 +497,7 @@ pub(crate) fn repeat_kv(b: &mut GraphBuilder, x: ValueId, dims: &Dims) -> Result
 }
 
 /// A gated feed-forward layer, Shazeer 2020: `down(act(gate(x)) * up(x))`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct GatedMlp {
     pub(crate) hidden: usize,
     pub(crate) intermediate: usize,

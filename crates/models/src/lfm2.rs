@@ -71,6 +71,7 @@ pub(crate) fn build_moe(c: &Config<'_>) -> Result<ModelDef> {
     let router = Router {
         softmax: false,
         bias: c.flag("use_expert_bias", true)?,
+        scores_bias: false,
         normalize: experts.router.normalize.map(|_| LEAST_SUM),
         factor: c
             .number_if_set("routed_scaling_factor", 1e-6..=1e6)?
@@ -78,7 +79,13 @@ pub(crate) fn build_moe(c: &Config<'_>) -> Result<ModelDef> {
             .map(|f| f as f32),
     };
     let dense = c.size_if_set("num_dense_layers", 0..=MAX_LAYERS)?.unwrap_or(2);
-    model.experts = Some((Experts { router, ..experts }, dense));
+    let names = ["feed_forward", "gate"];
+    let experts = Experts {
+        router,
+        names,
+        ..experts
+    };
+    model.experts = Some((experts, dense));
     model.of_text(c)
 }
 
@@ -268,7 +275,7 @@ impl Lfm2 {
                 let y = norm(b, x, "ffn_norm")?;
                 let prefix = format!("{at}.feed_forward");
                 let y = b.scope("feed_forward", |b| match &self.experts {
-                    Some((experts, dense)) if layer >= *dense => experts.apply(b, y, &prefix),
+                    Some((experts, dense)) if layer >= *dense => experts.apply(b, y, &at),
                     _ => self.mlp.apply(b, y, &prefix),
                 })?;
                 b.add(x, y)

@@ -21,7 +21,12 @@ const SECTIONS: [usize; AXES] = [11, 11, 10];
 /// The model that sees.
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     let [text, vision] = seeing::sections(c, "qwen3_5_text")?;
-    let mut decoder = decoder(&text)?;
+    let decoder = decoder(&text)?;
+    beside(c, [text, vision], decoder)
+}
+
+/// The encoder of section `vision`, and `decoder` of section `text`.
+pub(crate) fn beside(c: &Config<'_>, [text, vision]: [Config<'_>; 2], mut decoder: Decoder) -> Result<ModelDef> {
     decoder.tied = seeing::tied(c, &text, false)?;
     let encoder = GridEncoder::read(vision, decoder.dims.hidden, &[])?;
     let sections = media::sections(&text, decoder.rope.inv_freq.len(), SECTIONS)?;
@@ -33,7 +38,8 @@ pub(crate) fn build_text(c: &Config<'_>) -> Result<ModelDef> {
     decoder(c)?.generator(c)
 }
 
-fn decoder(c: &Config<'_>) -> Result<Decoder> {
+/// The language model, with a gated MLP on every layer.
+pub(crate) fn decoder(c: &Config<'_>) -> Result<Decoder> {
     let dims = Dims::read(c, Some(256))?;
     let rope = Rope::read_part(c, dims.head_dim, 10_000_000.0, SHARE)?;
     let mut decoder = Decoder::with_rope(c, dims, rope)?;

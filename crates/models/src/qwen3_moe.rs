@@ -16,10 +16,16 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         decoder.windows = vec![Some(window); decoder.dims.layers];
     }
     let experts = Experts::read(c, &decoder.dims, "moe_intermediate_size", false)?;
+    on_most_layers(c, &mut decoder, experts)?;
+    decoder.build(c)
+}
+
+/// Puts `experts` on the layers that `decoder_sparse_step` and `mlp_only_layers` leave them.
+pub(crate) fn on_most_layers(c: &Config<'_>, decoder: &mut Decoder, experts: Experts) -> Result<()> {
     let step = c.size_or("decoder_sparse_step", MAX_LAYERS, 1)?;
     let dense = c.sizes("mlp_only_layers", 0..=MAX_LAYERS)?.unwrap_or_default();
     for (layer, own) in decoder.experts.iter_mut().enumerate() {
         *own = Some(experts).filter(|_| (layer + 1).is_multiple_of(step) && !dense.contains(&layer));
     }
-    decoder.build(c)
+    Ok(())
 }

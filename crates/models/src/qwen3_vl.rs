@@ -28,7 +28,12 @@ const SECTIONS: [usize; AXES] = [24, 20, 20];
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     let [text, vision] = seeing::sections(c, "qwen3_vl_text")?;
-    let mut decoder = Decoder::read(&text, Some(128), 500_000.0)?;
+    let decoder = Decoder::read(&text, Some(128), 500_000.0)?;
+    beside(c, [text, vision], decoder)
+}
+
+/// The encoder of section `vision`, and `decoder` of section `text`, to which what is alike with experts and without is added.
+pub(crate) fn beside(c: &Config<'_>, [text, vision]: [Config<'_>; 2], mut decoder: Decoder) -> Result<ModelDef> {
     decoder.attention_bias(&text)?;
     decoder.qk_norm = Some(Normed::Head);
     decoder.tied = seeing::tied(c, &text, false)?;

@@ -3,8 +3,9 @@
 use crate::config::{Config, Dims, describe};
 use crate::{
     Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, gemma4, gemma4_text, glm4,
-    granite, idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert,
-    olmo2, olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_moe, qwen3_vl, siglip, silero_vad, smollm3, whisper,
+    gpt_oss, granite, granitemoe, idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine,
+    moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe,
+    qwen3_vl, qwen3_vl_moe, siglip, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -381,9 +382,24 @@ pub const FAMILIES: &[Family] = &[
         build: glm4::build_glm4,
     },
     Family {
+        model_type: "gpt_oss",
+        models: "gpt-oss (20b, 120b)",
+        build: gpt_oss::build,
+    },
+    Family {
         model_type: "granite",
         models: "Granite 3 (dense)",
         build: granite::build,
+    },
+    Family {
+        model_type: "granitemoe",
+        models: "Granite 3 with experts (1B-A400M, 3B-A800M)",
+        build: granitemoe::build,
+    },
+    Family {
+        model_type: "granitemoeshared",
+        models: "Granite with experts and one that every token has",
+        build: granitemoe::build_shared,
     },
     Family {
         model_type: "idefics3",
@@ -481,6 +497,16 @@ pub const FAMILIES: &[Family] = &[
         build: qwen3_5::build,
     },
     Family {
+        model_type: "qwen3_5_moe",
+        models: "Qwen3.5 with experts (35B-A3B)",
+        build: qwen3_5_moe::build,
+    },
+    Family {
+        model_type: "qwen3_5_moe_text",
+        models: "Qwen3.5 with experts, without its encoder of pictures",
+        build: qwen3_5_moe::build_text,
+    },
+    Family {
         model_type: "qwen3_5_text",
         models: "Qwen3.5 without its encoder of pictures",
         build: qwen3_5::build_text,
@@ -494,6 +520,16 @@ pub const FAMILIES: &[Family] = &[
         model_type: "qwen3_vl",
         models: "Qwen3-VL",
         build: qwen3_vl::build,
+    },
+    Family {
+        model_type: "qwen3_vl_moe",
+        models: "Qwen3-VL with experts (30B-A3B, 235B-A22B)",
+        build: qwen3_vl_moe::build,
+    },
+    Family {
+        model_type: "qwen3_vl_moe_text",
+        models: "Qwen3-VL with experts, without its encoder of pictures",
+        build: qwen3_vl_moe::build_text,
     },
     // Its positions are on one axis, as long as there are no pictures.
     Family {

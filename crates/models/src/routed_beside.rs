@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::config::{Config, Dims, MAX_WIDTH};
-use crate::experts::{Experts, MAX_EXPERTS, Router};
+use crate::experts::{Experts, MAX_EXPERTS, Router, Unit};
 use crate::layers::{Norm, linear};
 use cactus_ir::{GraphBuilder, Op, UnaryFn, ValueId};
 
@@ -26,10 +26,13 @@ impl RoutedBeside {
                 intermediate: c.size("moe_intermediate_size", 1..=MAX_WIDTH)?,
                 count,
                 chosen: c.size("top_k_experts", 1..=count)?,
-                activation,
+                unit: Unit::Gated(activation),
+                names: ["", "router"],
+                shared: None,
                 router: Router {
                     softmax: true,
                     bias: false,
+                    scores_bias: false,
                     normalize: Some(0.0),
                     factor: None,
                 },

@@ -6,11 +6,14 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-const GOLDEN: [&str; 20] = [
+const GOLDEN: [&str; 23] = [
     "gemma3_text",
     "glm",
     "glm4",
+    "gpt_oss",
     "granite",
+    "granitemoe",
+    "granitemoeshared",
     "lfm2",
     "lfm2_moe",
     "llama",
@@ -236,6 +239,13 @@ fn different_configurations_build_different_graphs() {
         ("qwen3_moe", json!({"norm_topk_prob": null})),
         ("qwen3_moe", json!({"use_sliding_window": true, "sliding_window": 8})),
         ("olmoe", json!({"num_experts_per_tok": 2})),
+        ("granitemoe", json!({"num_local_experts": 3})),
+        ("gpt_oss", json!({"sliding_window": 5})),
+        (
+            "gpt_oss",
+            json!({"layer_types": ["full_attention", "sliding_attention"]}),
+        ),
+        ("granitemoeshared", json!({"shared_intermediate_size": 0})),
         ("lfm2_moe", json!({"num_dense_layers": 2})),
         ("lfm2_moe", json!({"use_expert_bias": false})),
         ("lfm2_moe", json!({"norm_topk_prob": false})),
@@ -263,7 +273,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, gemma4, gemma4_text, glm, glm4, granite, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
+            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, gemma4, gemma4_text, glm, glm4, gpt_oss, granite, granitemoe, granitemoeshared, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (
@@ -525,6 +535,29 @@ fn bad_configurations_name_the_field() {
             "`moe_intermediate_size`",
         ),
         (with("olmoe", json!({"clip_qkv": 8.0})), Unsupported, "`clip_qkv`"),
+        (
+            with("gpt_oss", json!({"rope_scaling": null})),
+            Missing,
+            "`rope_scaling`",
+        ),
+        (
+            with("gpt_oss", json!({"swiglu_limit": 5.0})),
+            Unsupported,
+            "`swiglu_limit`",
+        ),
+        (
+            with(
+                "gpt_oss",
+                json!({"layer_types": ["full_attention", "chunked_attention"]}),
+            ),
+            Unsupported,
+            "`layer_types`",
+        ),
+        (
+            with("granitemoe", json!({"num_experts_per_tok": 6})),
+            Invalid,
+            "`num_experts_per_tok`",
+        ),
         (
             with(
                 "lfm2_moe",

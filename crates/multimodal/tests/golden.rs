@@ -16,13 +16,15 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const CASES: [&str; 7] = [
+const CASES: [&str; 9] = [
     "gemma3",
     "gemma4",
     "gemma4_moe",
     "lfm2_vl",
     "qwen3_5",
+    "qwen3_5_moe",
     "qwen3_vl",
+    "qwen3_vl_moe",
     "smolvlm",
 ];
 
@@ -31,7 +33,7 @@ fn words(name: &str) -> [&'static str; 2] {
     match name {
         "gemma3" => ["<image_soft_token>", "<start_of_image>"],
         "gemma4" | "gemma4_moe" => ["<|image|>"; 2],
-        "qwen3_5" | "qwen3_vl" => ["<|image_pad|>"; 2],
+        name if name.starts_with("qwen3") => ["<|image_pad|>"; 2],
         _ => ["<image>"; 2],
     }
 }
@@ -277,7 +279,7 @@ fn whole_sequence(name: &str, token: u32) {
 /// Several conversations at once: each answer is what it is alone, though no pass ends within a picture.
 #[test]
 fn answers_beside_others_are_those_of_each_alone() {
-    for name in ["gemma3", "gemma4", "gemma4_moe", "qwen3_5", "qwen3_vl"] {
+    for name in ["gemma3", "gemma4", "gemma4_moe", "qwen3_5", "qwen3_5_moe", "qwen3_vl"] {
         beside_others(name);
     }
 }
@@ -334,7 +336,7 @@ fn beside_others(name: &str) {
 fn greedy(name: &str, tokens: usize) -> GenerateOptions {
     let special = match name {
         "gemma3" | "gemma4" | "gemma4_moe" => 8,
-        "qwen3_5" | "qwen3_vl" => 7,
+        name if name.starts_with("qwen3") => 7,
         _ => 28,
     };
     GenerateOptions {
@@ -529,9 +531,12 @@ fn encoder_in_a_file_of_its_own_gives_the_rows_of_the_folder() {
         ("smolvlm", "../../gguf/llama.gguf"),
         ("lfm2_vl", "../../gguf/lfm2.gguf"),
         ("gemma3", "../../gguf/gemma3_text.gguf"),
+        ("qwen3_5", "text.gguf"),
+        ("qwen3_5_moe", "text.gguf"),
         ("qwen3_vl", "text.gguf"),
         ("gemma4", "text.gguf"),
         ("gemma4_moe", "text.gguf"),
+        ("qwen3_vl_moe", "text.gguf"),
     ] {
         let options = ConvertOptions {
             policy: Policy::uniform(Bits::ThirtyTwo),

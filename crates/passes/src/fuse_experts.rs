@@ -33,6 +33,8 @@ struct Found {
     shares: ValueId,
     gate_up: ValueId,
     down: ValueId,
+    /// Of both, where there are such.
+    biases: Option<[ValueId; 2]>,
     /// Width of a row, and within an expert.
     sizes: [usize; 2],
     experts: usize,
@@ -59,19 +61,19 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     };
     let scaled = strip(g, parts);
     let sides = either(g, scaled, BinaryFn::Mul, |rows, shares| {
-        let rows = expert_product(g, strip(g, rows))?;
+        let rows = biased_product(g, strip(g, rows))?;
         // One share for each row.
         g.ty(shares).last_known().filter(|&w| w == 1)?;
         Some((rows, strip(g, shares)))
     });
-    let Some((last, shares)) = sides else {
+    let Some(((last, down_bias), shares)) = sides else {
         return Err(Miss::Other);
     };
     let gated = maker(g, last.operand).ok_or(Miss::Other)?;
     let Op::Gated { activation } = gated.op else {
         return near(format!("{} stands between the products of the experts", place(gated)));
     };
-    let Some(first) = expert_product(g, strip(g, gated.inputs[0])) else {
+    let Some((first, gate_up_bias)) = biased_product(g, strip(g, gated.inputs[0])) else {
         return near("what is gated is not a product of an expert's weight");
     };
     if strip(g, first.ids) != strip(g, last.ids) {
@@ -82,6 +84,11 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     if down_experts != experts || rows != n || width != n || Some(wide) != m.checked_mul(2) {
         return near("the weights of the experts do not fit each other");
     }
+    let biases = match (gate_up_bias, down_bias) {
+        (Some(of_first), Some(of_last)) => Some([of_first, of_last]),
+        (None, None) => None,
+        _ => return near("only one of the products of the experts has a bias"),
+    };
     for weight in [first.weight, last.weight] {
         if users(g, weight).len() != 1 {
             return near("the experts' weights are used elsewhere too");
@@ -119,6 +126,7 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         shares,
         gate_up: first.weight,
         down: last.weight,
+        biases,
         sizes: [n, m],
         experts,
     })
@@ -132,6 +140,24 @@ struct ExpertProduct {
     ids: ValueId,
     /// The rows, before they became columns.
     operand: ValueId,
+}
+
+/// The same, and the bias of each expert where one is added.
+fn biased_product(g: &Graph, v: ValueId) -> Option<(ExpertProduct, Option<ValueId>)> {
+    if let Some(product) = expert_product(g, v) {
+        return Some((product, None));
+    }
+    either(g, v, BinaryFn::Add, |rows, taken| {
+        let product = expert_product(g, strip(g, rows))?;
+        let take = maker(g, taken)?;
+        let (Op::Take { axis: 0 }, &[bias, ids]) = (&take.op, &take.inputs[..]) else {
+            return None;
+        };
+        let [experts, n, _] = product.weight_shape;
+        let fits = g.ty(bias).known_shape()? == [experts, n] && matches!(g.value(bias).def, Def::Weight(_));
+        let same = strip(g, never_negative(g, strip(g, ids), experts)) == strip(g, product.ids);
+        (fits && same).then_some((product, Some(bias)))
+    })
 }
 
 fn expert_product(g: &Graph, v: ValueId) -> Option<ExpertProduct> {
@@ -207,7 +233,9 @@ fn rewrite(g: &mut Graph, id: NodeId, found: Found) -> Result<()> {
     let op = Op::Experts {
         activation: found.activation,
     };
-    let y = insert_before(g, id, op, &[found.x, found.ids, found.shares, gate_up, down])?;
+    let mut inputs = vec![found.x, found.ids, found.shares, gate_up, down];
+    inputs.extend(found.biases.into_iter().flatten());
+    let y = insert_before(g, id, op, &inputs)?;
     let shape = g.ty(g.node(id).outputs[0]).shape.clone();
     Ok(g.replace(id, Op::Reshape { shape }, &[y])?)
 }

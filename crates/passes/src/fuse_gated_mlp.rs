@@ -1,12 +1,15 @@
 //! Gated units out of an activation and a product. Joining the weights is shared with `merge_linear`.
 
 use crate::merge_linear::{merge, mergeable};
-use crate::pattern::{Match, Miss, either, insert_before, last_slice, maker, near, only_user, result, rewrite_each};
+use crate::pattern::{
+    Match, Miss, binary, either, insert_before, last_slice, maker, near, only_user, plus_scalar, result, rewrite_each,
+    scalar, times_scalar, unary,
+};
 use crate::{Pass, Report, Result};
 use cactus_ir::{Activation, BinaryFn, Dim, Graph, Node, NodeId, Op, UnaryFn, ValueId};
 
 /// Finds `activation(gate) * up` (Shazeer 2020) where gate and up are linears of one operand, which become one linear,
-/// or neighbouring slices of one value.
+/// or neighbouring slices of one value. A unit that cuts both is recognized as a whole.
 #[derive(Debug)]
 pub(crate) struct FuseGatedMlp;
 
@@ -47,7 +50,8 @@ enum Parts {
 fn find(g: &Graph, id: NodeId) -> Match<Found> {
     let out = result(g, id);
     let pick = |a, up| Some((activated(g, a)?, a, up));
-    let Some(((activation, gate), active, up)) = either(g, out, BinaryFn::Mul, pick) else {
+    let cut = || clamped(g, out).map(|(gate, up, active)| ((Activation::ClampedSwish, gate), active, up));
+    let Some(((activation, gate), active, up)) = either(g, out, BinaryFn::Mul, pick).or_else(cut) else {
         return Err(Miss::Other);
     };
     if g.ty(gate) != g.ty(up) {
@@ -110,4 +114,29 @@ fn activated(g: &Graph, v: ValueId) -> Option<(Activation, ValueId)> {
         _ => return None,
     };
     Some((activation, node.inputs[0]))
+}
+
+/// `(gate, up, what gate is multiplied by)` where `v` is [`Activation::ClampedSwish`] of them.
+fn clamped(g: &Graph, v: ValueId) -> Option<(ValueId, ValueId, ValueId)> {
+    const MOST: f32 = 7.0;
+    // One side of `f` where the other is this number.
+    let beside = |v: ValueId, f: BinaryFn, number: f32| {
+        let (a, b) = binary(g, v, f)?;
+        match (scalar(g, a), scalar(g, b)) {
+            (_, Some(n)) if n == number => Some(a),
+            (Some(n), _) if n == number => Some(b),
+            _ => None,
+        }
+    };
+    either(g, v, BinaryFn::Mul, |unit, more| {
+        let (up, one) = plus_scalar(g, more)?;
+        let above = |v| beside(v, BinaryFn::Max, -MOST);
+        let below = |v| beside(v, BinaryFn::Min, MOST);
+        let up = above(up).and_then(below).or_else(|| below(up).and_then(above))?;
+        let gate = either(g, unit, BinaryFn::Mul, |gate, share| {
+            let (x, by) = times_scalar(g, unary(g, share, UnaryFn::Sigmoid)?)?;
+            (x == gate && (by - 1.702).abs() < 1e-6).then_some(gate)
+        })?;
+        (one == 1.0).then_some((below(gate)?, up, unit))
+    })
 }

@@ -42,7 +42,8 @@ struct Found {
 
 fn find(g: &Graph, id: NodeId) -> Match<Found> {
     let node = g.node(id);
-    let (&Op::Experts { activation }, &[x, ids, shares, gate_up, down]) = (&node.op, &node.inputs[..]) else {
+    let (&Op::Experts { activation }, &[x, ids, shares, gate_up, down, ref biases @ ..]) = (&node.op, &node.inputs[..])
+    else {
         return Err(Miss::Other);
     };
     let Some((ranked, chosen)) = largest(g, strip(g, ids)) else {
@@ -119,10 +120,12 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         normalize,
         bias: bias.is_some(),
         factor: factor.is_some(),
+        biases: !biases.is_empty(),
     };
     let mut inputs = vec![x, scores, gate_up, down];
     inputs.extend(bias);
     inputs.extend(factor.map(|(_, factor)| factor));
+    inputs.extend(biases);
     Ok(Found {
         activation,
         route,

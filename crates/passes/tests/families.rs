@@ -42,7 +42,7 @@ fn get(tensors: &Tensors) -> impl WeightSource {
 
 /// Whether a weight is that of all experts of a layer.
 fn is_of_experts(expr: &WeightExpr) -> bool {
-    matches!(expr, WeightExpr::Source(name) if name.contains(".experts."))
+    matches!(expr, WeightExpr::Source(name) if name.contains(".experts.") && !name.ends_with("_bias"))
 }
 
 fn rows(x: &Tensor, start: usize, end: usize) -> Tensor {

@@ -60,10 +60,9 @@ fn hide(b: &mut GraphBuilder, mask: ValueId, scores: ValueId) -> Result<ValueId>
     b.select(mask, scores, hidden)
 }
 
-#[test]
-fn fuse_experts_refuses_rows_that_are_not_repeated_for_each_choice() {
-    // One row for all positions, not each its own.
-    let g = graph(|b| {
+/// One row for all positions, not each its own, through an expert for each; its first product has a bias or not.
+fn experts_of_one_row(biased: bool) -> Graph {
+    graph(|b| {
         let (row, ids) = (input(b, "row", "1 1 6"), b.iota(0, SEQ)?);
         let rows = b.expand(row, dims("seq 1 6"))?;
         let rows = b.reshape(rows, dims("seq 6 1"))?;
@@ -71,7 +70,12 @@ fn fuse_experts_refuses_rows_that_are_not_repeated_for_each_choice() {
         let shares = input(b, "shares", "seq 1 1");
         let w = b.op(Op::Take { axis: 0 }, &[gate_up, ids])?;
         let y = b.matmul(w, rows)?;
-        let y = b.reshape(y, dims("seq 4"))?;
+        let mut y = b.reshape(y, dims("seq 4"))?;
+        if biased {
+            let bias = b.weight("gate_up_bias", &[9, 4]);
+            let bias = b.op(Op::Take { axis: 0 }, &[bias, ids])?;
+            y = b.add(y, bias)?;
+        }
         let activation = cactus_ir::Activation::Silu;
         let y = b.op(Op::Gated { activation }, &[y])?;
         let y = b.reshape(y, dims("seq 2 1"))?;
@@ -88,8 +92,17 @@ fn fuse_experts_refuses_rows_that_are_not_repeated_for_each_choice() {
             },
             &[y],
         )
-    });
-    refused("fuse_experts", "rows are not repeated once", &g);
+    })
+}
+
+#[test]
+fn fuse_experts_refuses_rows_that_are_not_repeated_for_each_choice() {
+    refused("fuse_experts", "rows are not repeated once", &experts_of_one_row(false));
+}
+
+#[test]
+fn fuse_experts_refuses_a_bias_of_one_product_alone() {
+    refused("fuse_experts", "only one of the products", &experts_of_one_row(true));
 }
 
 /// Runs `fuse_attention`, which must add the mask to the scores and say with `why` what could not be proven.

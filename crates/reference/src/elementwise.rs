@@ -51,6 +51,15 @@ pub(crate) fn activation(f: Activation, x: f64) -> Option<f64> {
     })
 }
 
+/// A gated unit: the activation of `gate` times `up`; `None` for one that is unknown here.
+pub(crate) fn gated(f: Activation, gate: f64, up: f64) -> Option<f64> {
+    if f == Activation::ClampedSwish {
+        let (gate, up) = (gate.min(7.0), up.clamp(-7.0, 7.0));
+        return Some((up + 1.0) * gate * sigmoid(1.702 * gate));
+    }
+    Some(activation(f, gate)? * up)
+}
+
 /// `f(x)`.
 pub(crate) fn unary(f: UnaryFn, x: &Tensor) -> Result<Tensor> {
     let unknown = || unsupported(format!("{f:?}"));

@@ -112,10 +112,14 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
         Op::NormAdd { eps } => elementwise::binary(BinaryFn::Add, arg(0), &fused::rms_norm(arg(1), arg(2), *eps)?),
         Op::Attention(attrs) => attention::attention(attrs, inputs, past.positions),
         Op::Gated { activation } => fused::gated(*activation, arg(0)),
-        Op::Experts { activation } => fused::experts(*activation, [0, 1, 2, 3, 4].map(arg)),
+        Op::Experts { activation } => {
+            let biases = op.expert_biases(inputs.len()).map(|at| at.map(arg));
+            fused::experts(*activation, [0, 1, 2, 3, 4].map(arg), biases)
+        }
         Op::RoutedExperts { activation, route } => {
             let (ids, shares) = routed::choices(route, inputs)?;
-            fused::experts(*activation, [arg(0), &ids, &shares, arg(2), arg(3)])
+            let biases = route.biases_operands().map(|at| at.map(arg));
+            fused::experts(*activation, [arg(0), &ids, &shares, arg(2), arg(3)], biases)
         }
         Op::ShortConv { .. } => fused::short_conv(arg(0), arg(1), optional(2), past.conv_rows),
         other => Err(Error::new(

@@ -1,6 +1,6 @@
 //! Fused operations, each as its definition in [`cactus_ir::Op`] reads.
 
-use crate::elementwise::activation;
+use crate::elementwise;
 use crate::linear::dot;
 use crate::{Error, ErrorKind, Result};
 use cactus_ir::Activation;
@@ -90,24 +90,33 @@ pub(crate) fn gated(f: Activation, x: &Tensor) -> Result<Tensor> {
         for row in x.as_f32()?.chunks(width) {
             let (gate, up) = row.split_at(half);
             for (&g, &u) in gate.iter().zip(up) {
-                let g = activation(f, g.into()).ok_or_else(|| {
+                let y = elementwise::gated(f, g.into(), u.into()).ok_or_else(|| {
                     let what = format!("activation {f:?} is not supported");
                     Error::new(ErrorKind::Unsupported, what)
                 })?;
-                out.push((g * f64::from(u)) as f32);
+                out.push(y as f32);
             }
         }
     }
     Ok(Tensor::from_f32(shape, out)?)
 }
 
-/// Gated units chosen for each row: `[x, ids, shares, gate_up, down]`.
-pub(crate) fn experts(f: Activation, [x, ids, shares, gate_up, down]: [&Tensor; 5]) -> Result<Tensor> {
+/// Gated units chosen for each row: `[x, ids, shares, gate_up, down]`, perhaps with biases of `gate_up` and `down`.
+pub(crate) fn experts(
+    f: Activation,
+    [x, ids, shares, gate_up, down]: [&Tensor; 5],
+    biases: Option<[&Tensor; 2]>,
+) -> Result<Tensor> {
     let (n, m) = (gate_up.shape()[1], down.shape()[1]);
     let k = ids.shape().last().copied().unwrap_or(0);
     let count = down.shape()[0].checked_div(n).unwrap_or(0);
     let (data, ids, shares) = (x.as_f32()?, ids.as_i64()?, shares.as_f32()?);
     let (gate_up, down) = (gate_up.as_f32()?, down.as_f32()?);
+    let biases = match biases {
+        Some([of_gate_up, of_down]) => Some([of_gate_up.as_f32()?, of_down.as_f32()?]),
+        None => None,
+    };
+    let bias = |which: usize, i: usize| biases.map_or(0.0, |b| f64::from(b[which][i]));
     let mut out = Vec::with_capacity(data.len());
     for (t, row) in data.chunks(n.max(1)).enumerate() {
         let mut sum = vec![0f64; n];
@@ -116,17 +125,21 @@ pub(crate) fn experts(f: Activation, [x, ids, shares, gate_up, down]: [&Tensor; 
                 let what = format!("expert {} of {count}", ids[j]);
                 Error::new(ErrorKind::Value, what)
             })?;
-            let line = |i: usize| dot(row, &gate_up[(e * 2 * m + i) * n..][..n]);
+            let line = |i: usize| {
+                let at = e * 2 * m + i;
+                dot(row, &gate_up[at * n..][..n]) + bias(0, at)
+            };
             let mut hidden = Vec::with_capacity(m);
             for i in 0..m {
-                let gate = activation(f, line(i)).ok_or_else(|| {
+                let unit = elementwise::gated(f, line(i), line(m + i)).ok_or_else(|| {
                     let what = format!("activation {f:?} is not supported");
                     Error::new(ErrorKind::Unsupported, what)
                 })?;
-                hidden.push((gate * line(m + i)) as f32);
+                hidden.push(unit as f32);
             }
             for (i, s) in sum.iter_mut().enumerate() {
-                *s += f64::from(shares[j]) * dot(&hidden, &down[(e * n + i) * m..][..m]);
+                let at = e * n + i;
+                *s += f64::from(shares[j]) * (dot(&hidden, &down[at * m..][..m]) + bias(1, at));
             }
         }
         out.extend(sum.iter().map(|&s| s as f32));

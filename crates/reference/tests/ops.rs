@@ -47,6 +47,22 @@ fn experts_add_what_the_chosen_give_in_proportion() {
     let want = [75.0 + 6.0, 150.0 + 12.0, 0.25 * 120.0, 0.25 * 240.0];
     let got = eval(&op, &[&x, &ids, &shares, &gate_up, &down]).unwrap();
     assert_eq!(got, f32s(&[1, 2, 2], &want));
+    // With biases, row 0 has relu(2 + 1) * (3 - 1) = 6 and relu(3 - 3) * 5 = 0; what expert 1 gives is then its bias.
+    let biases = [
+        f32s(&[2, 2], &[1.0, -1.0, -3.0, 0.0]),
+        f32s(&[2, 2], &[0.5, 0.0, 7.0, -7.0]),
+    ];
+    let got = eval(&op, &[&x, &ids, &shares, &gate_up, &down, &biases[0], &biases[1]]).unwrap();
+    let want = [0.5 * 7.0 + 6.5, -3.5 + 12.0, 3.0 * 0.5 + 0.25 * 37.0, 0.25 * 53.0];
+    assert_eq!(got, f32s(&[1, 2, 2], &want));
+    for bad in [
+        vec![&biases[0]],
+        vec![&biases[0], &shares],
+        vec![&biases[0], &biases[1], &biases[1]],
+    ] {
+        let e = eval(&op, &[&[&x, &ids, &shares, &gate_up, &down][..], &bad].concat()).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Type, "{e}");
+    }
     let outside = i64s(&[1, 2, 2], &[1, 0, 0, 2]);
     let e = eval(&op, &[&x, &outside, &shares, &gate_up, &down]).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Value);
@@ -489,11 +505,18 @@ fn gated_and_short_conv_match_hand_computed_values() {
         (Activation::Silu, [2.0 * 0.731_058_6, -3.0 * 0.268_941_43]),
         (Activation::GeluErf, [2.0 * 0.841_344_8, -3.0 * 0.158_655_26]),
         (Activation::GeluTanh, [2.0 * 0.841_192, -3.0 * 0.158_808]),
+        (Activation::ClampedSwish, [3.0 * 0.845_795_8, -4.0 * 0.154_204_2]),
     ];
     for (activation, want) in cases {
         let y = eval(&Op::Gated { activation }, &[&x]).unwrap();
         assert_close(&y, &f32s(&[1, 2], &want), 1e-6, &format!("{activation:?}"));
     }
+    // Both halves are cut: at 7, and at -7 and 7.
+    let x = f32s(&[1, 6], &[9.0, 9.0, -90.0, 8.0, -8.0, 2.0]);
+    let activation = Activation::ClampedSwish;
+    let y = eval(&Op::Gated { activation }, &[&x]).unwrap();
+    let seven = 7.0 * 0.999_993_3;
+    assert_close(&y, &f32s(&[1, 3], &[8.0 * seven, -6.0 * seven, 0.0]), 1e-5, "cut");
     let x = f32s(&[1, 3, 2], &[1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);
     let w = f32s(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
     let op = Op::ShortConv { state: None };

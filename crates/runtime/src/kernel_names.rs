@@ -9,6 +9,7 @@ pub(crate) fn activation(a: Activation) -> Option<kernels::Activation> {
         Activation::GeluTanh => kernels::Activation::GeluTanh,
         Activation::GeluErf => kernels::Activation::GeluErf,
         Activation::Relu => kernels::Activation::Relu,
+        Activation::ClampedSwish => kernels::Activation::ClampedSwish,
         _ => return None,
     })
 }

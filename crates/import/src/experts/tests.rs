@@ -197,3 +197,135 @@ fn experts_that_do_not_fit_each_other_are_an_error() {
         assert!(error.tensor().is_some(), "{error}");
     }
 }
+
+#[test]
+fn experts_with_rows_and_columns_exchanged_are_turned() {
+    let turned = [
+        ("m.experts.gate_up_proj", counted(&[2, 3, 4], 0)),
+        ("m.experts.down_proj", counted(&[2, 2, 3], 100)),
+        ("m.gate.weight", counted(&[2, 3], 900)),
+    ];
+    let want = |name: &str, n: usize, k: usize| -> Vec<f32> {
+        let stored = turned
+            .iter()
+            .find(|t| t.0 == name)
+            .unwrap()
+            .1
+            .as_f32()
+            .unwrap()
+            .to_vec();
+        let at = |e: usize, row: usize, column: usize| stored[e * n * k + column * n + row];
+        let rows = (0..2).flat_map(|e| (0..n).map(move |row| (e, row)));
+        rows.flat_map(|(e, row)| (0..k).map(move |column| (e, row, column)))
+            .map(|(e, row, column)| at(e, row, column))
+            .collect()
+    };
+    for by_rows in [false, true] {
+        let source = stacked(&turned, by_rows).unwrap();
+        for (name, n, k) in [("m.experts.gate_up_proj", 4, 3), ("m.experts.down_proj", 3, 2)] {
+            let want = want(name, n, k);
+            assert_eq!(source.shape(name).unwrap(), [2, n, k]);
+            let found = source.read(name).unwrap();
+            assert_eq!((found.shape(), found.as_f32().unwrap()), (&[2, n, k][..], &want[..]));
+            for (start, end) in [(0, 2 * n), (1, n + 1), (n, n), (2 * n - 1, 2 * n)] {
+                let rows = source.read_rows(name, start..end);
+                assert_eq!(rows.is_some(), by_rows || start == end, "{name} {start}..{end}");
+                if let Some(rows) = rows {
+                    let rows = rows.unwrap();
+                    assert_eq!(
+                        rows.as_f32().unwrap(),
+                        &want[start * k..end * k],
+                        "{name} {start}..{end}"
+                    );
+                }
+            }
+            assert!(source.read_rows(name, 0..2 * n + 1).is_none());
+        }
+    }
+    // As families want them, they stay as they are; so do those that do not belong together.
+    for (gate_up, down) in [
+        ([2, 4, 3], [2, 3, 2]),
+        ([2, 3, 4], [1, 2, 3]),
+        ([2, 3, 4], [2, 2, 5]),
+        ([2, 3, 0], [2, 0, 3]),
+    ] {
+        let source = stacked(
+            &[
+                ("m.experts.gate_up_proj", counted(&gate_up, 0)),
+                ("m.experts.down_proj", counted(&down, 0)),
+            ],
+            true,
+        );
+        let source = source.unwrap();
+        assert_eq!(source.shape("m.experts.gate_up_proj").unwrap(), gate_up);
+        assert_eq!(source.shape("m.experts.down_proj").unwrap(), down);
+    }
+}
+
+#[test]
+fn gates_that_take_turns_with_what_they_gate_come_first() {
+    let tensors = [
+        ("m.experts.gate_up_proj", counted(&[2, 4, 3], 0)),
+        ("m.experts.gate_up_proj_bias", counted(&[2, 4], 100)),
+        ("m.experts.down_proj", counted(&[2, 3, 2], 200)),
+    ];
+    for by_rows in [false, true] {
+        let source = with_gates_first(stacked(&tensors, by_rows).unwrap());
+        let (name, row) = ("m.experts.gate_up_proj", |i: usize| {
+            (3 * i..3 * i + 3).map(|v| v as f32)
+        });
+        let want: Vec<f32> = [0, 2, 1, 3, 4, 6, 5, 7].into_iter().flat_map(row).collect();
+        let found = source.read(name).unwrap();
+        assert_eq!((found.shape(), found.as_f32().unwrap()), (&[2, 4, 3][..], &want[..]));
+        for (start, end) in [(0, 8), (1, 3), (2, 7), (5, 5), (7, 8)] {
+            let rows = source.read_rows(name, start..end);
+            assert_eq!(rows.is_some(), by_rows || start == end, "{start}..{end}");
+            if let Some(rows) = rows {
+                assert_eq!(
+                    rows.unwrap().as_f32().unwrap(),
+                    &want[3 * start..3 * end],
+                    "{start}..{end}"
+                );
+            }
+        }
+        assert!(source.read_rows(name, 0..9).is_none());
+        let bias = source.read("m.experts.gate_up_proj_bias").unwrap();
+        let want = [100.0, 102.0, 101.0, 103.0, 104.0, 106.0, 105.0, 107.0];
+        assert_eq!((bias.shape(), bias.as_f32().unwrap()), (&[2, 4][..], &want[..]));
+        let other = source.read("m.experts.down_proj").unwrap();
+        assert_eq!(other.as_f32().unwrap(), counted(&[2, 3, 2], 200).as_f32().unwrap());
+    }
+}
+
+#[test]
+fn biases_of_experts_are_one_tensor() {
+    let want = [0, 50, 2, 52].map(|first| [first as f32, first as f32 + 1.0]).concat();
+    let of_all = [
+        ("m.experts.gate_proj.bias", counted(&[2, 2], 0)),
+        ("m.experts.up_proj.bias", counted(&[2, 2], 50)),
+        ("m.experts.down_proj.bias", counted(&[2, 3], 100)),
+    ];
+    let of_each = [
+        ("m.experts.0.gate_proj.bias", counted(&[2], 0)),
+        ("m.experts.0.up_proj.bias", counted(&[2], 50)),
+        ("m.experts.1.gate_proj.bias", counted(&[2], 2)),
+        ("m.experts.1.up_proj.bias", counted(&[2], 52)),
+        ("m.experts.0.down_proj.bias", counted(&[3], 100)),
+        ("m.experts.1.down_proj.bias", counted(&[3], 103)),
+    ];
+    for (tensors, by_rows) in [(&of_all[..], false), (&of_all, true), (&of_each, true)] {
+        let source = stacked(tensors, by_rows).unwrap();
+        assert_eq!(
+            source.names(),
+            ["m.experts.down_proj_bias", "m.experts.gate_up_proj_bias"]
+        );
+        let found = source.read("m.experts.gate_up_proj_bias").unwrap();
+        assert_eq!((found.shape(), found.as_f32().unwrap()), (&[2, 4][..], &want[..]));
+        let down = source.read("m.experts.down_proj_bias").unwrap();
+        assert_eq!(down.as_f32().unwrap(), counted(&[2, 3], 100).as_f32().unwrap());
+        assert!(source.read_rows("m.experts.gate_up_proj_bias", 0..1).is_none());
+    }
+    let wrong = stacked(&[("m.experts.down_proj.bias", counted(&[2, 3, 1], 0))], false);
+    let error = wrong.err().unwrap().to_string();
+    assert!(error.contains("expected 2 axes"), "{error}");
+}

@@ -170,7 +170,12 @@ pub fn config(source: &GgufSource) -> Result<Value> {
         "rope_theta",
         json!(keys.float("rope.freq_base")?.unwrap_or(default_base)),
     );
-    set("rope_scaling", rope_scaling(&keys, source, shape.rotated)?);
+    let mut scaling = rope_scaling(&keys, source, shape.rotated)?;
+    if arch == Arch::GptOss && scaling.is_object() {
+        // Where its ramp begins and ends is not rounded.
+        scaling["truncate"] = json!(false);
+    }
+    set("rope_scaling", scaling);
     set("tie_word_embeddings", json!(source.shape("lm_head.weight").is_none()));
     set("hidden_act", json!("silu"));
     set("attention_bias", json!(has(source, "self_attn.q_proj.bias")));
@@ -186,10 +191,12 @@ pub fn config(source: &GgufSource) -> Result<Value> {
     }
     match arch {
         Arch::Llama | Arch::Qwen3 | Arch::Qwen3Moe | Arch::Olmo2 | Arch::Olmoe => {}
+        Arch::Qwen35 | Arch::Qwen35Moe => decoder_config::qwen3_5(&keys, shape.layers, &mut set)?,
         Arch::Phi3 => decoder_config::phi3(&keys, source, &mut set)?,
-        Arch::Granite => decoder_config::granite(&keys, &mut set)?,
+        Arch::GptOss => decoder_config::gpt_oss(&keys, shape.layers, &mut set)?,
+        Arch::Granite | Arch::GraniteMoe => decoder_config::granite(&keys, &mut set)?,
         Arch::Glm4 => decoder_config::glm4(&keys)?,
-        Arch::Qwen3Vl => decoder_config::qwen3_vl(&keys, &mut set)?,
+        Arch::Qwen3Vl | Arch::Qwen3VlMoe => decoder_config::qwen3_vl(&keys, &mut set)?,
         Arch::Qwen2 => set("use_sliding_window", json!(false)),
         Arch::SmolLm3 => {
             let rotates = |layer: usize| usize::from(!(layer + 1).is_multiple_of(SMOLLM3_NO_ROPE_PERIOD));
@@ -225,6 +232,23 @@ pub fn config(source: &GgufSource) -> Result<Value> {
     Ok(Value::Object(config))
 }
 
+/// Layers, without those that guess tokens ahead and stand behind the others; `prefix` is before the keys.
+pub(super) fn layers(metadata: &Metadata, prefix: &str, arch: Arch) -> Result<usize> {
+    let keys = Keys { metadata, prefix };
+    let all = keys.needed("block_count")?;
+    if !arch.is_qwen35() {
+        return Ok(all);
+    }
+    let ahead = keys.count("nextn_predict_layers")?.unwrap_or(0);
+    let layers = all.checked_sub(ahead).filter(|&layers| layers > 0);
+    layers.ok_or_else(|| {
+        Error::malformed(format!(
+            "`{}` is {ahead}, and there are {all} layers",
+            keys.key("nextn_predict_layers")
+        ))
+    })
+}
+
 /// The sizes that every architecture has.
 struct Shape {
     layers: usize,
@@ -241,7 +265,7 @@ struct Shape {
 
 impl Shape {
     fn read(keys: &Keys<'_>, source: &GgufSource, arch: Arch) -> Result<Shape> {
-        let layers = keys.needed("block_count")?;
+        let layers = layers(keys.metadata, keys.prefix, arch)?;
         let weights = source.names().len();
         if layers > weights {
             return Err(Error::malformed(format!(
@@ -251,7 +275,12 @@ impl Shape {
         }
         let hidden = keys.needed("embedding_length")?;
         let need = |value: Option<usize>, suffix: &str| required(value, &keys.key(suffix));
-        let feed_forward = need(keys.uniform("feed_forward_length", layers)?, "feed_forward_length")?;
+        let feed_forward = match keys.uniform("feed_forward_length", layers)? {
+            // Where all layers have experts.
+            None if arch == Arch::Qwen35Moe => keys.count("expert_feed_forward_length")?,
+            found => found,
+        };
+        let feed_forward = need(feed_forward, "feed_forward_length")?;
         let heads = need(keys.uniform("attention.head_count", layers)?, "attention.head_count")?;
         let kv_heads = match arch {
             Arch::Lfm2 | Arch::Lfm2Moe => keys.per_layer("attention.head_count_kv", layers)?,
@@ -305,10 +334,15 @@ fn class_name(arch: Arch, both_ways: bool) -> &'static str {
         Arch::Olmo2 => "Olmo2ForCausalLM",
         Arch::Olmoe => "OlmoeForCausalLM",
         Arch::Phi3 => "Phi3ForCausalLM",
+        Arch::GptOss => "GptOssForCausalLM",
         Arch::Granite => "GraniteForCausalLM",
+        Arch::GraniteMoe => "GraniteMoeForCausalLM",
         Arch::Glm4 => "Glm4ForCausalLM",
         Arch::Qwen3Moe => "Qwen3MoeForCausalLM",
         Arch::Qwen3Vl => "Qwen3VLForConditionalGeneration",
+        Arch::Qwen3VlMoe => "Qwen3VLMoeForConditionalGeneration",
+        Arch::Qwen35 => "Qwen3_5ForCausalLM",
+        Arch::Qwen35Moe => "Qwen3_5MoeForCausalLM",
         // These have a configuration of their own.
         Arch::Gemma4 | Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert => "",
     }

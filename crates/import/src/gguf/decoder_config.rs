@@ -12,6 +12,9 @@ const SOFTMAX: usize = 1;
 /// Of that which is the logistic function of each.
 const SIGMOID: usize = 2;
 
+/// Of so many layers of Qwen3.5 the last attends, where a file does not say it.
+const QWEN35_INTERVAL: usize = 4;
+
 /// Sets a key of the configuration.
 type Set<'a> = dyn FnMut(&str, Value) + 'a;
 
@@ -68,6 +71,15 @@ pub(super) fn granite(keys: &Keys<'_>, set: &mut Set<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The window of gpt-oss, and which layers have it: every other one, from the first on, where a file does not say it.
+pub(super) fn gpt_oss(keys: &Keys<'_>, layers: usize, set: &mut Set<'_>) -> Result<()> {
+    set("sliding_window", json!(keys.needed("attention.sliding_window")?));
+    let windowed = keys.windowed_layers(layers, |layer, period| layer % period + 1 < period, 2)?;
+    let kind = |&is: &bool| if is { "sliding_attention" } else { "full_attention" };
+    set("layer_types", windowed.iter().map(kind).collect());
+    Ok(())
+}
+
 /// GLM-4 that sees has its positions in sections.
 pub(super) fn glm4(keys: &Keys<'_>) -> Result<()> {
     let key = keys.key("rope.dimension_sections");
@@ -94,19 +106,67 @@ pub(super) fn qwen3_vl(keys: &Keys<'_>, set: &mut Set<'_>) -> Result<()> {
     Ok(())
 }
 
+/// What Qwen3.5 has in place of attention, and on which of its layers; its positions are those of Qwen3-VL.
+pub(super) fn qwen3_5(keys: &Keys<'_>, layers: usize, set: &mut Set<'_>) -> Result<()> {
+    qwen3_vl(keys, set)?;
+    let (values, inner) = (keys.needed("ssm.time_step_rank")?, keys.needed("ssm.inner_size")?);
+    if !inner.is_multiple_of(values) {
+        return Err(Error::malformed(format!(
+            "`{}` should be a multiple of {values}, the number of heads, found {inner}",
+            keys.key("ssm.inner_size")
+        )));
+    }
+    set("linear_num_key_heads", json!(keys.needed("ssm.group_count")?));
+    set("linear_num_value_heads", json!(values));
+    set("linear_key_head_dim", json!(keys.needed("ssm.state_size")?));
+    set("linear_value_head_dim", json!(inner / values));
+    set("linear_conv_kernel_dim", json!(keys.needed("ssm.conv_kernel")?));
+    let key = keys.key("attention.recurrent_layers");
+    let kinds: Vec<bool> = match keys.metadata.bools(&key)? {
+        // Behind them are layers that guess tokens ahead.
+        Some(recurrent) if recurrent.len() >= layers => recurrent[..layers].to_vec(),
+        Some(recurrent) => {
+            return Err(Error::malformed(format!(
+                "the metadata key `{key}` should have {layers} elements, found {}",
+                recurrent.len()
+            )));
+        }
+        None => {
+            let interval = keys.count("full_attention_interval")?.unwrap_or(QWEN35_INTERVAL).max(1);
+            (1..=layers).map(|layer| !layer.is_multiple_of(interval)).collect()
+        }
+    };
+    let kind = |&recurrent: &bool| {
+        if recurrent {
+            "linear_attention"
+        } else {
+            "full_attention"
+        }
+    };
+    set("layer_types", kinds.iter().map(kind).collect());
+    Ok(())
+}
+
 /// Experts and their router.
 pub(super) fn experts(keys: &Keys<'_>, source: &GgufSource, arch: Arch, set: &mut Set<'_>) -> Result<()> {
     set("num_experts", json!(keys.needed("expert_count")?));
     set("num_experts_per_tok", json!(keys.needed("expert_used_count")?));
-    // OLMoE has the width within an expert where others have that of a layer without experts.
-    if arch != Arch::Olmoe {
+    // These have the width within an expert where others have that of a layer without experts.
+    if !matches!(arch, Arch::Olmoe | Arch::GraniteMoe) {
         set(
             "moe_intermediate_size",
             json!(keys.needed("expert_feed_forward_length")?),
         );
     }
-    if keys.count("expert_shared_count")?.unwrap_or(0) > 0 {
+    let shared = keys.count("expert_shared_feed_forward_length")?.unwrap_or(0) > 0;
+    if keys.count("expert_shared_count")?.unwrap_or(0) > 0 || (shared && arch != Arch::Qwen35Moe) {
         return Err(Error::unsupported("experts that every token has are not supported"));
+    }
+    if arch == Arch::Qwen35Moe {
+        set(
+            "shared_expert_intermediate_size",
+            json!(keys.needed("expert_shared_feed_forward_length")?),
+        );
     }
     let logistic = arch == Arch::Lfm2Moe;
     let expected = if logistic { SIGMOID } else { SOFTMAX };

@@ -25,6 +25,7 @@ mod spm;
 mod text_model;
 pub mod tokenizer;
 mod unigram;
+mod value_heads;
 mod word_piece;
 
 pub use metadata::{Array, Metadata, Value};

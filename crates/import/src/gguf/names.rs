@@ -18,10 +18,15 @@ pub(super) enum Arch {
     Olmo2,
     Olmoe,
     Phi3,
+    GptOss,
     Granite,
+    GraniteMoe,
     Glm4,
     Qwen3Moe,
     Qwen3Vl,
+    Qwen3VlMoe,
+    Qwen35,
+    Qwen35Moe,
     Bert,
     NomicBert,
     NomicBertMoe,
@@ -29,7 +34,7 @@ pub(super) enum Arch {
 }
 
 /// One row per architecture: `general.architecture`, then `model_type` of a `config.json`.
-const ARCHS: [(Arch, &str, &str); 20] = [
+const ARCHS: [(Arch, &str, &str); 25] = [
     (Arch::Llama, "llama", "llama"),
     (Arch::SmolLm3, "smollm3", "smollm3"),
     (Arch::Qwen2, "qwen2", "qwen2"),
@@ -42,10 +47,15 @@ const ARCHS: [(Arch, &str, &str); 20] = [
     (Arch::Olmo2, "olmo2", "olmo2"),
     (Arch::Olmoe, "olmoe", "olmoe"),
     (Arch::Phi3, "phi3", "phi3"),
+    (Arch::GptOss, "gpt-oss", "gpt_oss"),
     (Arch::Granite, "granite", "granite"),
+    (Arch::GraniteMoe, "granitemoe", "granitemoe"),
     (Arch::Glm4, "glm4", "glm4"),
     (Arch::Qwen3Moe, "qwen3moe", "qwen3_moe"),
     (Arch::Qwen3Vl, "qwen3vl", "qwen3_vl_text"),
+    (Arch::Qwen3VlMoe, "qwen3vlmoe", "qwen3_vl_moe_text"),
+    (Arch::Qwen35, "qwen35", "qwen3_5_text"),
+    (Arch::Qwen35Moe, "qwen35moe", "qwen3_5_moe_text"),
     // RoBERTa, too: its positions are stored from the first that is used on, and what is left is BERT.
     (Arch::Bert, "bert", "bert"),
     (Arch::NomicBert, "nomic-bert", "nomic_bert"),
@@ -94,19 +104,43 @@ impl Arch {
         matches!(self, Arch::Lfm2 | Arch::Lfm2Moe)
     }
 
+    /// Whether it is Qwen3.5, with experts or without.
+    pub(super) fn is_qwen35(self) -> bool {
+        matches!(self, Arch::Qwen35 | Arch::Qwen35Moe)
+    }
+
     /// Whether its layers have experts.
     pub(super) fn has_experts(self) -> bool {
-        matches!(self, Arch::Lfm2Moe | Arch::Olmoe | Arch::Qwen3Moe)
+        matches!(
+            self,
+            Arch::GptOss
+                | Arch::GraniteMoe
+                | Arch::Lfm2Moe
+                | Arch::Olmoe
+                | Arch::Qwen3Moe
+                | Arch::Qwen3VlMoe
+                | Arch::Qwen35Moe
+        )
+    }
+
+    /// Whether queries and keys have norms.
+    fn norms_heads(self) -> bool {
+        self.is_gemma3()
+            || self.is_qwen35()
+            || matches!(
+                self,
+                Arch::Olmo2 | Arch::Olmoe | Arch::Qwen3 | Arch::Qwen3Moe | Arch::Qwen3Vl | Arch::Qwen3VlMoe
+            )
     }
 
     /// Whether it may turn a part of each head alone.
     pub(super) fn turns_a_part(self) -> bool {
-        matches!(self, Arch::Phi3 | Arch::Glm4)
+        matches!(self, Arch::Phi3 | Arch::Glm4 | Arch::Qwen35 | Arch::Qwen35Moe)
     }
 
     /// Whether GGUF orders the rows of query and key weights for rotation of neighboring pairs.
     fn interleaves_rope(self) -> bool {
-        matches!(self, Arch::Llama | Arch::SmolLm3 | Arch::Granite)
+        matches!(self, Arch::Llama | Arch::SmolLm3 | Arch::Granite | Arch::GraniteMoe)
     }
 }
 
@@ -129,6 +163,23 @@ pub(super) enum Change {
     Experts,
     /// `[experts, columns, rows]` becomes `[experts * rows, columns]`.
     TurnedExperts,
+    /// What the heads of values of a gated delta net have, in their order there.
+    Values(OfValues),
+}
+
+/// What heads of values have of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OfValues {
+    /// All rows, or elements.
+    Rows,
+    /// The rows behind those of queries and keys.
+    RowsBehindKeys,
+    /// The same of a convolution, `[channels, taps]`, which becomes `[channels, 1, taps]`.
+    Taps,
+    /// All columns.
+    Columns,
+    /// All elements, of which the tensor has what `-exp` makes of them.
+    Decays,
 }
 
 /// The Hugging Face name of a GGUF tensor and the change its values need. `None`: not a weight of this architecture.
@@ -141,6 +192,20 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
         // A plain decimal number, so that no two spellings collide.
         if layer.parse::<u32>().ok()?.to_string() != layer {
             return None;
+        }
+        if let (true, "ssm_a" | "ssm_dt.bias") = (arch.is_qwen35(), rest) {
+            // Parameters of their own, without a suffix.
+            let (name, values) = match rest {
+                "ssm_a" => ("A_log", OfValues::Decays),
+                _ => ("dt_bias", OfValues::Rows),
+            };
+            return Some((
+                format!("model.layers.{layer}.linear_attn.{name}"),
+                Change::Values(values),
+            ));
+        }
+        if let (Arch::GptOss, "attn_sinks.weight") = (arch, rest) {
+            return Some((format!("model.layers.{layer}.self_attn.sinks"), Change::Keep));
         }
         let (stem, suffix) = rest.rsplit_once('.')?;
         if arch == Arch::Gemma4
@@ -193,7 +258,7 @@ pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
 pub(super) const LONG_ROPE_FACTORS: [&str; 2] = ["rope_factors_short.weight", "rope_factors_long.weight"];
 
 fn norm_change(arch: Arch) -> Change {
-    match arch.is_gemma3() {
+    match arch.is_gemma3() || arch.is_qwen35() {
         true => Change::MinusOne,
         false => Change::Keep,
     }
@@ -215,6 +280,11 @@ fn of_layer(arch: Arch, stem: &str) -> Option<(&'static str, Change)> {
     if let (Arch::Lfm2Moe, Some(stem)) = (arch, of_lfm2_experts(stem)) {
         return Some((stem, Keep));
     }
+    if arch.is_qwen35()
+        && let Some(found) = of_qwen35_layer(stem)
+    {
+        return Some(found);
+    }
     Some(match (arch, stem) {
         (Arch::Phi3, "attn_qkv") => ("self_attn.qkv_proj", Keep),
         // The rows of both projections.
@@ -222,25 +292,22 @@ fn of_layer(arch: Arch, stem: &str) -> Option<(&'static str, Change)> {
         (Arch::Phi3 | Arch::Glm4, "ffn_gate") | (Arch::Olmo2, "attn_norm" | "ffn_norm") => return None,
         (Arch::Glm4, "post_attention_norm") => ("post_self_attn_layernorm", Keep),
         (Arch::Glm4, "post_ffw_norm") => ("post_mlp_layernorm", Keep),
-        (Arch::Olmo2 | Arch::Olmoe | Arch::Qwen3Moe, "attn_q_norm") => ("self_attn.q_norm", Keep),
-        (Arch::Olmo2 | Arch::Olmoe | Arch::Qwen3Moe, "attn_k_norm") => ("self_attn.k_norm", Keep),
         (Arch::Olmo2, "post_attention_norm") => ("post_attention_layernorm", Keep),
         (Arch::Olmo2, "post_ffw_norm") => ("post_feedforward_layernorm", Keep),
-        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_gate_inp") => ("mlp.gate", Keep),
-        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_gate_exps") => ("mlp.experts.gate_proj", Keep),
-        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_up_exps") => ("mlp.experts.up_proj", Keep),
-        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_gate_up_exps") => ("mlp.experts.gate_up_proj", Keep),
-        (Arch::Olmoe | Arch::Qwen3Moe, "ffn_down_exps") => ("mlp.experts.down_proj", Keep),
+        (Arch::GptOss, "post_attention_norm") => ("post_attention_layernorm", Keep),
+        (Arch::GptOss, "ffn_gate_inp") => ("mlp.router", Keep),
+        (Arch::GraniteMoe, "ffn_gate_inp") => ("block_sparse_moe.router", Keep),
+        (Arch::GraniteMoe, "ffn_gate_exps") => ("block_sparse_moe.experts.gate_proj", Keep),
+        (Arch::GraniteMoe, "ffn_up_exps") => ("block_sparse_moe.experts.up_proj", Keep),
+        (Arch::GraniteMoe, "ffn_gate_up_exps") => ("block_sparse_moe.experts.gate_up_proj", Keep),
+        (Arch::GraniteMoe, "ffn_down_exps") => ("block_sparse_moe.experts.down_proj", Keep),
+        (arch, stem) if arch.has_experts() && of_experts(stem).is_some() => (of_experts(stem)?, Keep),
         (_, "attn_q") => ("self_attn.q_proj", query),
         (_, "attn_k") => ("self_attn.k_proj", key),
         (_, "attn_v") => ("self_attn.v_proj", Keep),
         (_, "attn_output") => ("self_attn.o_proj", Keep),
-        (Arch::Qwen3 | Arch::Qwen3Vl | Arch::Gemma3 | Arch::GemmaEmbedding, "attn_q_norm") => {
-            ("self_attn.q_norm", norm)
-        }
-        (Arch::Qwen3 | Arch::Qwen3Vl | Arch::Gemma3 | Arch::GemmaEmbedding, "attn_k_norm") => {
-            ("self_attn.k_norm", norm)
-        }
+        (_, "attn_q_norm") if arch.norms_heads() => ("self_attn.q_norm", norm),
+        (_, "attn_k_norm") if arch.norms_heads() => ("self_attn.k_norm", norm),
         (_, "attn_norm") => ("input_layernorm", norm),
         (Arch::Gemma3 | Arch::GemmaEmbedding, "post_attention_norm") => ("post_attention_layernorm", norm),
         (Arch::Gemma3 | Arch::GemmaEmbedding, "ffn_norm") => ("pre_feedforward_layernorm", norm),
@@ -298,6 +365,38 @@ fn of_lfm2_layer(stem: &str) -> Option<&'static str> {
     })
 }
 
+/// Router and experts in most families.
+fn of_experts(stem: &str) -> Option<&'static str> {
+    Some(match stem {
+        "ffn_gate_inp" => "mlp.gate",
+        "ffn_gate_exps" => "mlp.experts.gate_proj",
+        "ffn_up_exps" => "mlp.experts.up_proj",
+        "ffn_gate_up_exps" => "mlp.experts.gate_up_proj",
+        "ffn_down_exps" => "mlp.experts.down_proj",
+        _ => return None,
+    })
+}
+
+/// What Qwen3.5 has in place of attention, and beside experts.
+fn of_qwen35_layer(stem: &str) -> Option<(&'static str, Change)> {
+    use Change::{Keep, MinusOne, Values};
+    Some(match stem {
+        "post_attention_norm" => ("post_attention_layernorm", MinusOne),
+        "attn_qkv" => ("linear_attn.in_proj_qkv", Values(OfValues::RowsBehindKeys)),
+        "attn_gate" => ("linear_attn.in_proj_z", Values(OfValues::Rows)),
+        "ssm_beta" => ("linear_attn.in_proj_b", Values(OfValues::Rows)),
+        "ssm_alpha" => ("linear_attn.in_proj_a", Values(OfValues::Rows)),
+        "ssm_conv1d" => ("linear_attn.conv1d", Values(OfValues::Taps)),
+        "ssm_norm" => ("linear_attn.norm", Keep),
+        "ssm_out" => ("linear_attn.out_proj", Values(OfValues::Columns)),
+        "ffn_gate_inp_shexp" => ("mlp.shared_expert_gate", Keep),
+        "ffn_gate_shexp" => ("mlp.shared_expert.gate_proj", Keep),
+        "ffn_up_shexp" => ("mlp.shared_expert.up_proj", Keep),
+        "ffn_down_shexp" => ("mlp.shared_expert.down_proj", Keep),
+        _ => return None,
+    })
+}
+
 /// The same of LFM2's router and experts.
 fn of_lfm2_experts(stem: &str) -> Option<&'static str> {
     Some(match stem {
@@ -339,10 +438,15 @@ mod tests {
             Arch::Olmo2,
             Arch::Olmoe,
             Arch::Phi3,
+            Arch::GptOss,
             Arch::Granite,
+            Arch::GraniteMoe,
             Arch::Glm4,
             Arch::Qwen3Moe,
             Arch::Qwen3Vl,
+            Arch::Qwen3VlMoe,
+            Arch::Qwen35,
+            Arch::Qwen35Moe,
             Arch::Bert,
             Arch::NomicBert,
             Arch::NomicBertMoe,
@@ -457,6 +561,34 @@ mod tests {
                 Some(("model.layers.0.mlp.gate.weight", Keep)),
             ),
             (
+                Arch::Qwen3VlMoe,
+                "blk.0.ffn_down_exps.weight",
+                Some(("model.layers.0.mlp.experts.down_proj.weight", Keep)),
+            ),
+            (
+                Arch::Qwen35,
+                "blk.7.attn_norm.weight",
+                Some(("model.layers.7.input_layernorm.weight", MinusOne)),
+            ),
+            (
+                Arch::Qwen35,
+                "blk.0.ssm_norm.weight",
+                Some(("model.layers.0.linear_attn.norm.weight", Keep)),
+            ),
+            (
+                Arch::Qwen35Moe,
+                "blk.0.ssm_a",
+                Some(("model.layers.0.linear_attn.A_log", Values(OfValues::Decays))),
+            ),
+            (
+                Arch::Qwen35,
+                "blk.0.ssm_dt.bias",
+                Some(("model.layers.0.linear_attn.dt_bias", Values(OfValues::Rows))),
+            ),
+            (Arch::Qwen35, "blk.0.ssm_dt.weight", None),
+            (Arch::Qwen35, "blk.0.ffn_gate_exps.weight", None),
+            (Arch::Qwen3, "blk.0.ssm_a", None),
+            (
                 Arch::Olmo2,
                 "blk.0.post_attention_norm.weight",
                 Some(("model.layers.0.post_attention_layernorm.weight", Keep)),
@@ -471,6 +603,22 @@ mod tests {
                 Arch::Glm4,
                 "blk.1.ffn_up.weight",
                 Some(("model.layers.1.mlp.gate_up_proj.weight", Keep)),
+            ),
+            (
+                Arch::GptOss,
+                "blk.1.attn_sinks.weight",
+                Some(("model.layers.1.self_attn.sinks", Keep)),
+            ),
+            (
+                Arch::GptOss,
+                "blk.1.ffn_up_exps.bias",
+                Some(("model.layers.1.mlp.experts.up_proj.bias", Keep)),
+            ),
+            (Arch::Llama, "blk.1.attn_sinks.weight", None),
+            (
+                Arch::GraniteMoe,
+                "blk.1.ffn_gate_inp.weight",
+                Some(("model.layers.1.block_sparse_moe.router.weight", Keep)),
             ),
             (
                 Arch::Granite,

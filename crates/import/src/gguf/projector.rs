@@ -36,7 +36,7 @@ struct Kind {
     whole: fn(GgufSource) -> Result<Box<dyn TensorSource>>,
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 8] = [
     Kind {
         projector: "gemma3",
         of_text: "gemma3_text",
@@ -77,6 +77,33 @@ const KINDS: [Kind; 5] = [
         projector: "qwen3vl_merger",
         of_text: "qwen3_vl_text",
         family: "qwen3_vl",
+        name: qwen3_vl::name,
+        configure: qwen3_vl::configure,
+        prepare: qwen3_vl::prepare,
+        whole: qwen3_vl::whole,
+    },
+    Kind {
+        projector: "qwen3vl_merger",
+        of_text: "qwen3_vl_moe_text",
+        family: "qwen3_vl_moe",
+        name: qwen3_vl::name,
+        configure: qwen3_vl::configure,
+        prepare: qwen3_vl::prepare,
+        whole: qwen3_vl::whole,
+    },
+    Kind {
+        projector: "qwen3vl_merger",
+        of_text: "qwen3_5_text",
+        family: "qwen3_5",
+        name: qwen3_vl::name,
+        configure: qwen3_vl::configure,
+        prepare: qwen3_vl::prepare,
+        whole: qwen3_vl::whole,
+    },
+    Kind {
+        projector: "qwen3vl_merger",
+        of_text: "qwen3_5_moe_text",
+        family: "qwen3_5_moe",
         name: qwen3_vl::name,
         configure: qwen3_vl::configure,
         prepare: qwen3_vl::prepare,
@@ -137,31 +164,34 @@ fn joined(text: SourceModel, path: &Path) -> Result<SourceModel> {
         Some(projector) => projector,
         None => required(metadata.string("clip.vision.projector_type")?, "clip.projector_type")?,
     };
-    let Some(kind) = KINDS.iter().find(|kind| kind.projector == projector) else {
-        let known: Vec<&str> = KINDS.iter().map(|kind| kind.projector).collect();
+    let kinds: Vec<&Kind> = KINDS.iter().filter(|kind| kind.projector == projector).collect();
+    if kinds.is_empty() {
+        let mut known: Vec<&str> = KINDS.iter().map(|kind| kind.projector).collect();
+        known.dedup();
         return Err(Error::unsupported(format!(
             "the kind of encoder `{projector}` is not supported; supported are {}",
             known.join(", ")
         )));
-    };
+    }
     let found = text
         .config
         .get("model_type")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    if found != kind.of_text {
+    let Some(kind) = kinds.iter().find(|kind| kind.of_text == found) else {
+        let texts: Vec<&str> = kinds.iter().map(|kind| kind.of_text).collect();
         return Err(Error::unsupported(format!(
             "it is for a text model of the family `{}`, and the other file is of `{found}`",
-            kind.of_text
+            texts.join("` or `")
         )));
-    }
+    };
     let file = File {
         metadata: &metadata,
         tensors: &part.file.tensors,
     };
     let config = config(kind, &file, &text.config)?;
     let front_end = front_end(kind, &metadata)?;
-    let vision = GgufSource::named(vec![part], |info| (kind.name)(&metadata, info))?;
+    let vision = GgufSource::named(vec![part], &|_| false, |info| (kind.name)(&metadata, info))?;
     let vision = (kind.whole)(vision)?;
     Ok(SourceModel {
         config,

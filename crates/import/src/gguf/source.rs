@@ -1,7 +1,8 @@
 //! A GGUF file as a source of Hugging Face weights.
 
 use super::metadata::required;
-use super::names::{self, Arch, Change, LONG_ROPE_FACTORS, ROPE_FACTORS};
+use super::names::{self, Arch, Change, LONG_ROPE_FACTORS, OfValues, ROPE_FACTORS};
+use super::value_heads::{self, ValueHeads};
 use super::{GgufFile, TensorInfo, config, text_model, tokenizer};
 use crate::{Error, Result, SharedBytes, SourceModel, TensorSource, experts, open_bytes};
 use cactus_quant::gguf::decode;
@@ -93,6 +94,8 @@ struct Weight {
     change: Change,
     /// Rows of a head, for the changes that reorder rows.
     head_dim: usize,
+    /// Where heads of values are, for the changes of these.
+    values: Option<ValueHeads>,
 }
 
 /// The weights of a GGUF model under Hugging Face names, shapes and values.
@@ -118,14 +121,25 @@ impl GgufSource {
         let metadata = &parts[0].file.metadata;
         let name = required(metadata.string("general.architecture")?, "general.architecture")?;
         let arch = Arch::from_name(name)?;
-        let mut source = GgufSource::named(parts, |info| names::hugging_face(arch, &info.name))?;
+        // What guesses tokens ahead stands behind the layers.
+        let layers = match arch.is_qwen35() {
+            true => config::layers(metadata, name, arch)?,
+            false => usize::MAX,
+        };
+        let ahead = |tensor: &str| {
+            let number = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+            let number = number.and_then(|(number, _)| number.parse::<usize>().ok());
+            number.is_some_and(|layer| layer >= layers)
+        };
+        let mut source = GgufSource::named(parts, &ahead, |info| names::hugging_face(arch, &info.name))?;
         source.arch = Some(arch);
         Ok(source)
     }
 
-    /// The weights of `parts`, whose names and changes `names` says.
+    /// The weights of `parts` but for those that `left` leaves, whose names and changes `names` says.
     pub(super) fn named(
         parts: Vec<Part>,
+        left: &dyn Fn(&str) -> bool,
         names: impl Fn(&TensorInfo) -> Option<(String, Change)>,
     ) -> Result<GgufSource> {
         let metadata = &parts[0].file.metadata;
@@ -133,7 +147,7 @@ impl GgufSource {
         let mut weights = BTreeMap::new();
         for (number, part) in parts.iter().enumerate() {
             for (tensor, info) in part.file.tensors.iter().enumerate() {
-                if super::names::is_not_a_weight(&info.name) {
+                if super::names::is_not_a_weight(&info.name) || left(&info.name) {
                     continue;
                 }
                 let (hf_name, change) = names(info).ok_or_else(|| {
@@ -148,6 +162,7 @@ impl GgufSource {
                     shape: info.shape.clone(),
                     change,
                     head_dim: 0,
+                    values: None,
                 };
                 weight
                     .prepare(metadata, name, info)
@@ -260,6 +275,7 @@ impl Weight {
                 self.shape = vec![all, columns];
                 return Ok(());
             }
+            Change::Values(part) => return self.prepare_values(metadata, arch, info, part),
             Change::QueryRows => format!("{arch}.attention.head_count"),
             Change::KeyRows => format!("{arch}.attention.head_count_kv"),
         };
@@ -275,6 +291,35 @@ impl Weight {
             )));
         }
         self.head_dim = rows / heads;
+        Ok(())
+    }
+
+    /// The same where heads of values have the rows or the columns.
+    fn prepare_values(
+        &mut self,
+        metadata: &super::Metadata,
+        arch: &str,
+        info: &TensorInfo,
+        part: OfValues,
+    ) -> Result<()> {
+        let shape = &info.shape;
+        let ends = shape.first().copied().zip(shape.last().copied());
+        let fits = match part {
+            OfValues::Decays => shape.len() == 1,
+            OfValues::Rows => shape.len() <= 2,
+            OfValues::RowsBehindKeys | OfValues::Columns => shape.len() == 2,
+            OfValues::Taps => ends.and_then(|(n, taps)| n.checked_mul(taps)) == Some(info.elems()) && shape.len() > 1,
+        };
+        let Some((rows, columns)) = ends.filter(|_| fits) else {
+            return Err(Error::malformed(format!(
+                "the shape {shape:?} is not that of such a weight"
+            )));
+        };
+        let counted = if part == OfValues::Columns { columns } else { rows };
+        self.values = Some(ValueHeads::read(metadata, arch, part, counted)?);
+        if part == OfValues::Taps {
+            self.shape = vec![rows, 1, columns];
+        }
         Ok(())
     }
 }
@@ -322,6 +367,20 @@ impl TensorSource for GgufSource {
                 values = turned(&values, &[info.shape[0], info.shape[1], pixels]);
             }
             Change::MinusOne => values.iter_mut().for_each(|v| *v -= 1.0),
+            Change::Values(of) => {
+                if of == OfValues::Decays {
+                    let made = value_heads::logarithms(&values);
+                    values = made.map_err(|e| e.of_tensor(info.name.as_str()).in_file(&part.path))?;
+                }
+                // `Weight::prepare` found where the heads are.
+                if let Some(heads) = weight.values {
+                    let last = info.shape.len() - 1;
+                    values = match of {
+                        OfValues::Columns => heads.columns(&values, info.shape[last]),
+                        _ => heads.rows(&values, info.shape[0]),
+                    };
+                }
+            }
             Change::QueryRows | Change::KeyRows => {
                 values = reorder_rows(&values, info.shape[0], weight.head_dim);
             }

@@ -57,6 +57,59 @@ pub(crate) fn argmax(row: &[f32]) -> i64 {
 
 /// Experts that have tensors of their own as one tensor, under the names that families have for it.
 pub(crate) fn stack_experts(weights: &mut BTreeMap<String, Tensor>) {
+    // Granite has all experts in one tensor, under other names.
+    for (own, name) in [
+        ("input_linear", "experts.gate_up_proj"),
+        ("output_linear", "experts.down_proj"),
+        ("router.layer", "router"),
+    ] {
+        let of_experts = |key: &String| key.contains("block_sparse_moe.") && key.ends_with(&format!(".{own}.weight"));
+        let found: Vec<String> = weights.keys().filter(|key| of_experts(key)).cloned().collect();
+        for key in found {
+            let tensor = weights.remove(&key).unwrap();
+            let whole = if name == "router" { "router.weight" } else { name };
+            weights.insert(key.replace(&format!("{own}.weight"), whole), tensor);
+        }
+    }
+    // gpt-oss has rows and columns exchanged, and gates take turns with what they gate.
+    let interleaved: Vec<String> = weights
+        .keys()
+        .filter(|key| key.ends_with(".experts.gate_up_proj_bias"))
+        .cloned()
+        .collect();
+    for bias in interleaved {
+        let gate_up = bias.strip_suffix("_bias").unwrap().to_owned();
+        let down = gate_up.replace("gate_up_proj", "down_proj");
+        let sorted = |values: &[f32], count: usize, width: usize| -> Vec<f32> {
+            let order = (0..count).step_by(2).chain((1..count).step_by(2));
+            let at = |all: &[f32]| {
+                order
+                    .clone()
+                    .flat_map(|i| all[i * width..(i + 1) * width].to_vec())
+                    .collect::<Vec<_>>()
+            };
+            values.chunks(count * width).flat_map(at).collect()
+        };
+        let turned = |t: &Tensor| {
+            let &[experts, columns, rows] = t.shape() else {
+                panic!("{:?}", t.shape())
+            };
+            let stored = t.as_f32().unwrap();
+            let at = |e: usize, row: usize, column: usize| stored[(e * columns + column) * rows + row];
+            let values = (0..experts * rows * columns).map(|i| at(i / columns / rows, i / columns % rows, i % columns));
+            ([experts, rows, columns], values.collect::<Vec<f32>>())
+        };
+        let (shape, values) = turned(&weights[&gate_up]);
+        weights.insert(
+            gate_up,
+            Tensor::from_f32(shape, sorted(&values, shape[1], shape[2])).unwrap(),
+        );
+        let (shape, values) = turned(&weights[&down]);
+        weights.insert(down, Tensor::from_f32(shape, values).unwrap());
+        let of_bias = weights[&bias].clone();
+        let values = sorted(of_bias.as_f32().unwrap(), of_bias.shape()[1], 1);
+        weights.insert(bias, Tensor::from_f32(of_bias.shape(), values).unwrap());
+    }
     let mut stacks: BTreeMap<String, Vec<(usize, usize, Tensor)>> = BTreeMap::new();
     weights.retain(|name, tensor| {
         let Some((prefix, rest)) = name.split_once(".experts.") else {

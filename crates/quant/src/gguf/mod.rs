@@ -49,10 +49,12 @@ pub enum GgmlType {
     Iq4Nl,
     /// 256 elements in 8 groups, 6-bit scales, the table of [`GgmlType::Iq4Nl`].
     Iq4Xs,
+    /// 32 elements `2^e * table[q]`, q of 4 bits into the numbers of E2M1 (OCP Microscaling).
+    Mxfp4,
 }
 
 /// One row per type: number in the file, name, elements and bytes of a block.
-const TABLE: [(GgmlType, u32, &str, usize, usize); 15] = [
+const TABLE: [(GgmlType, u32, &str, usize, usize); 16] = [
     (GgmlType::F32, 0, "F32", 1, 4),
     (GgmlType::F16, 1, "F16", 1, 2),
     (GgmlType::Q4_0, 2, "Q4_0", 32, 18),
@@ -68,10 +70,11 @@ const TABLE: [(GgmlType, u32, &str, usize, usize); 15] = [
     (GgmlType::Iq4Nl, 20, "IQ4_NL", 32, 18),
     (GgmlType::Iq4Xs, 23, "IQ4_XS", 256, 136),
     (GgmlType::BF16, 30, "BF16", 1, 2),
+    (GgmlType::Mxfp4, 39, "MXFP4", 32, 17),
 ];
 
 /// Types that exist in the format and are not decoded here, so that an error can call them by name.
-const OTHER_NAMES: [(u32, &str); 18] = [
+const OTHER_NAMES: [(u32, &str); 17] = [
     (9, "Q8_1"),
     (15, "Q8_K"),
     (16, "IQ2_XXS"),
@@ -88,7 +91,6 @@ const OTHER_NAMES: [(u32, &str); 18] = [
     (29, "IQ1_M"),
     (34, "TQ1_0"),
     (35, "TQ2_0"),
-    (39, "MXFP4"),
     (40, "NVFP4"),
 ];
 
@@ -207,6 +209,7 @@ pub fn decode(ty: GgmlType, bytes: &[u8], out: &mut [f32]) -> Result<(), BlockSi
         GgmlType::Q5K => blocks(bytes, out, k_blocks::q5_k),
         GgmlType::Q6K => blocks(bytes, out, k_blocks::q6_k),
         GgmlType::Iq4Xs => blocks(bytes, out, k_blocks::iq4_xs),
+        GgmlType::Mxfp4 => blocks(bytes, out, small_blocks::mxfp4),
     }
     Ok(())
 }
@@ -231,6 +234,9 @@ fn half_at(bytes: &[u8], at: usize) -> f32 {
 
 /// Values of a 4-bit code in the IQ4 types.
 const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// Twice the numbers of E2M1, by code.
+const E2M1_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 #[cfg(test)]
 mod tests;

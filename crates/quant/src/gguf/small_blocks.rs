@@ -1,6 +1,6 @@
 //! Plain floats and the blocks of 32 elements.
 
-use super::{IQ4_VALUES, half_at};
+use super::{E2M1_DOUBLED, IQ4_VALUES, half_at};
 
 pub(super) fn f32(bytes: &[u8], out: &mut [f32]) {
     for (b, o) in bytes.as_chunks::<4>().0.iter().zip(out) {
@@ -71,4 +71,15 @@ pub(super) fn q8_0(b: &[u8; 34], out: &mut [f32; 32]) {
 pub(super) fn iq4_nl(b: &[u8; 18], out: &mut [f32; 32]) {
     let d = half_at(b, 0);
     nibbles(&b[2..], out, |_, q| d * f32::from(IQ4_VALUES[usize::from(q)]));
+}
+
+/// `e`, an exponent with an excess of 127, `nibbles[16]` that index [`E2M1_DOUBLED`].
+pub(super) fn mxfp4(b: &[u8; 17], out: &mut [f32; 32]) {
+    // Half of the power of two, for the numbers are twice as large; the two smallest are subnormal.
+    let bits = match b[0] {
+        e @ 0..2 => 0x0020_0000 << e,
+        e => u32::from(e - 1) << 23,
+    };
+    let d = f32::from_bits(bits);
+    nibbles(&b[1..], out, |_, q| d * f32::from(E2M1_DOUBLED[usize::from(q)]));
 }

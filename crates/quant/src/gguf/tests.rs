@@ -20,9 +20,10 @@ fn table_has_a_row_per_type() {
     }
     // A new variant makes this match fail to compile, and the count below then asks for its row.
     let count = |ty: GgmlType| match ty {
-        GgmlType::F32 | GgmlType::F16 | GgmlType::BF16 | GgmlType::Q4_0 | GgmlType::Q4_1 => 15,
-        GgmlType::Q5_0 | GgmlType::Q5_1 | GgmlType::Q8_0 | GgmlType::Q2K | GgmlType::Q3K => 15,
-        GgmlType::Q4K | GgmlType::Q5K | GgmlType::Q6K | GgmlType::Iq4Nl | GgmlType::Iq4Xs => 15,
+        GgmlType::F32 | GgmlType::F16 | GgmlType::BF16 | GgmlType::Q4_0 | GgmlType::Q4_1 => 16,
+        GgmlType::Q5_0 | GgmlType::Q5_1 | GgmlType::Q8_0 | GgmlType::Q2K | GgmlType::Q3K => 16,
+        GgmlType::Q4K | GgmlType::Q5K | GgmlType::Q6K | GgmlType::Iq4Nl | GgmlType::Iq4Xs => 16,
+        GgmlType::Mxfp4 => 16,
     };
     assert_eq!(GgmlType::all().count(), count(GgmlType::F32));
     assert_eq!(GgmlType::from_id(17), None);

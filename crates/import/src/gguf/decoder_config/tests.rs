@@ -112,3 +112,88 @@ fn experts_are_counted_and_their_router_is_the_one_of_the_architecture() {
     refused(&scaled, Unsupported, "should be 1 for this architecture, found 2.5");
     refused(&with("qwen3", &some), Unsupported, "mixture of experts");
 }
+
+#[test]
+fn qwen3_5_is_recurrent_on_most_layers_and_leaves_those_that_guess_ahead() {
+    let plain = [
+        ("ssm.time_step_rank", 4),
+        ("ssm.group_count", 2),
+        ("ssm.state_size", 2),
+        ("ssm.inner_size", 12),
+        ("ssm.conv_kernel", 3),
+        ("full_attention_interval", 2),
+    ];
+    let plain = plain
+        .iter()
+        .fold(of("qwen35"), |w, (suffix, n)| w.count(&format!("qwen35.{suffix}"), *n));
+    let sections = |numbers: Vec<i32>| Raw::Array(Array::I32(numbers));
+    let key = "qwen35.rope.dimension_sections";
+    refused(&plain, Missing, key);
+    refused(&plain.clone().key(key, sections(vec![1, 0, 0])), Malformed, key);
+    let plain = plain.key(key, sections(vec![1, 0, 0, 0]));
+    let mut three = plain.clone();
+    three.metadata.retain(|(key, _)| key != "qwen35.block_count");
+    let three = (0..3).fold(three.count("qwen35.block_count", 3), |w, layer| {
+        w.f32(&format!("blk.{layer}.ffn_up.weight"), &[6, 4], &[0.0; 24])
+    });
+    let config = try_config(&three).unwrap();
+    assert_eq!(
+        config["layer_types"],
+        json!(["linear_attention", "full_attention", "linear_attention"])
+    );
+    assert_eq!(
+        (&config["linear_value_head_dim"], &config["linear_num_key_heads"]),
+        (&json!(3), &json!(2))
+    );
+    // The last guesses ahead, and may have what no other layer has.
+    let ahead =
+        three
+            .clone()
+            .count("qwen35.nextn_predict_layers", 1)
+            .f32("blk.2.nextn.eh_proj.weight", &[8, 4], &[0.0; 32]);
+    let config = try_config(&ahead).unwrap();
+    assert_eq!(config["num_hidden_layers"], 2);
+    assert_eq!(config["layer_types"], json!(["linear_attention", "full_attention"]));
+    let said = |flags: Vec<bool>| {
+        ahead
+            .clone()
+            .key("qwen35.attention.recurrent_layers", Raw::Array(Array::Bool(flags)))
+    };
+    let config = try_config(&said(vec![false, true, false])).unwrap();
+    assert_eq!(config["layer_types"], json!(["full_attention", "linear_attention"]));
+    refused(&said(vec![true]), Malformed, "qwen35.attention.recurrent_layers");
+}
+
+#[test]
+fn gpt_oss_has_a_window_on_every_other_layer_unless_a_file_says_otherwise() {
+    let mut plain = of("gpt-oss")
+        .count("gpt-oss.expert_count", 4)
+        .count("gpt-oss.expert_used_count", 2)
+        .count("gpt-oss.expert_feed_forward_length", 6);
+    plain.metadata.retain(|(key, _)| key != "gpt-oss.block_count");
+    let plain = (0..3).fold(plain.count("gpt-oss.block_count", 3), |w, layer| {
+        w.f32(&format!("blk.{layer}.attn_sinks.weight"), &[2], &[0.0; 2])
+    });
+    refused(&plain, Missing, "gpt-oss.attention.sliding_window");
+    let plain = plain.count("gpt-oss.attention.sliding_window", 16);
+    let config = try_config(&plain).unwrap();
+    let kinds = json!(["sliding_attention", "full_attention", "sliding_attention"]);
+    assert_eq!(
+        (&config["sliding_window"], &config["layer_types"]),
+        (&json!(16), &kinds)
+    );
+    assert_eq!(
+        (&config["rope_scaling"], &config["attention_bias"]),
+        (&Value::Null, &json!(false))
+    );
+    let flags = Raw::Array(Array::Bool(vec![false, false, true]));
+    let said = plain
+        .clone()
+        .key("gpt-oss.attention.sliding_window_pattern", flags)
+        .text("gpt-oss.rope.scaling.type", "yarn")
+        .key("gpt-oss.rope.scaling.factor", Raw::F32(32.0));
+    let config = try_config(&said).unwrap();
+    let kinds = json!(["full_attention", "full_attention", "sliding_attention"]);
+    assert_eq!(config["layer_types"], kinds);
+    assert_eq!(config["rope_scaling"]["truncate"], json!(false));
+}

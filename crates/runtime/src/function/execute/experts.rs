@@ -92,6 +92,14 @@ impl Run<'_> {
         let Some(f) = kernel_names::activation(f) else {
             return Err(Error::Argument("there is no kernel for this activation".into()));
         };
+        let biases = match node.op.expert_biases(node.inputs.len()) {
+            Some(at) => {
+                let [gate_up, down] = at.map(|i| ops.f32(node.inputs[i]));
+                Some([gate_up?, down?])
+            }
+            None => None,
+        };
+        let bias = |which: usize, e: usize, rows: usize| biases.map(|b| &b[which][e * rows..][..rows]);
         let [all, gathered, stage, hidden, packed] = divide(scratch, s.parts());
         let mut takers = Vec::with_capacity(s.rows * s.chosen);
         for e in 0..s.experts {
@@ -110,6 +118,7 @@ impl Run<'_> {
                 &self.exec,
                 &gate_up,
                 &gathered[..count * s.n],
+                bias(0, e, 2 * s.m),
                 packed,
                 &mut stage[..count * 2 * s.m],
             );
@@ -120,6 +129,7 @@ impl Run<'_> {
                 &self.exec,
                 &down,
                 &hidden[..count * s.m],
+                bias(1, e, s.n),
                 packed,
                 &mut gathered[..count * s.n],
             );
@@ -197,10 +207,13 @@ fn divide(mut scratch: &mut [f32], sizes: [usize; 5]) -> [&mut [f32]; 5] {
     })
 }
 
-/// Rows of `x` by a matrix, its operand made as the packing reads it.
-fn product(exec: &Exec<'_>, w: &PackedView<'_>, x: &[f32], scratch: &mut [f32], out: &mut [f32]) {
+/// Rows of `x` by a matrix, plus a bias where there is one, its operand made as the packing reads it.
+fn product(exec: &Exec<'_>, w: &PackedView<'_>, x: &[f32], bias: Option<&[f32]>, scratch: &mut [f32], out: &mut [f32]) {
     let rows = x.len() / w.k().max(1);
-    let epilogue = Epilogue::default();
+    let epilogue = Epilogue {
+        bias,
+        ..Epilogue::default()
+    };
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(scratch);
     if w.packing() == Packing::Int8G32 {
         let mut q = QuantizedRows::new(bytes, rows, w.k());
