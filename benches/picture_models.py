@@ -1,6 +1,7 @@
 """Models that see, of the sizes of released ones and with random weights, to measure with: their weights are in no package.
 
-    python benches/picture_models.py FOLDER [--llama-cpp LLAMA_CPP_FOLDER] [smolvlm_256m] [lfm2_vl_450m] [gemma3_encoder] [qwen3_vl_encoder]
+    python benches/picture_models.py FOLDER [--llama-cpp LLAMA_CPP_FOLDER] [smolvlm_256m] [lfm2_vl_450m] [gemma3_encoder] [gemma4_encoder]
+        [qwen3_vl_encoder]
 
 Each becomes FOLDER/NAME as a Hugging Face folder in BF16, with the tokenizer of golden/seeing and the image processor of the release; with the
 sources of llama.cpp also FOLDER/NAME.gguf and FOLDER/NAME-mmproj.gguf in Q8_0, by its own converter. Needs torch, torchvision, pillow and transformers. What they write means nothing; times and sizes are those of the real ones.
@@ -40,6 +41,27 @@ MODELS = {
                              eos_token_id=4, pad_token_id=0),
         ),
         HALF | dict(image_processor_type="Gemma3ImageProcessor", size={"height": 896, "width": 896}, resample=2, image_seq_length=256),
+    ),
+    # The encoder of E2B and E4B, with rows as wide as those of E2B.
+    "gemma4_encoder": (
+        "gemma4",
+        lambda vocab: AutoConfig.for_model(
+            "gemma4",
+            boi_token_id=5,
+            eoi_token_id=7,
+            image_token_id=6,
+            video_token_id=510,
+            audio_token_id=511,
+            audio_config=None,
+            vision_config=dict(model_type="gemma4_vision", hidden_size=768, intermediate_size=3072, num_hidden_layers=16, num_attention_heads=12,
+                               num_key_value_heads=12, head_dim=64, patch_size=16, pooling_kernel_size=3, position_embedding_size=10240,
+                               use_clipped_linears=True),
+            text_config=dict(model_type="gemma4_text", hidden_size=1536, intermediate_size=512, num_hidden_layers=2, num_attention_heads=2,
+                             num_key_value_heads=1, head_dim=128, global_head_dim=128, max_position_embeddings=8192, sliding_window=512, vocab_size=512,
+                             vocab_size_per_layer_input=512, hidden_size_per_layer_input=16, bos_token_id=2, eos_token_id=4, pad_token_id=0),
+        ),
+        dict(image_processor_type="Gemma4ImageProcessor", do_resize=True, do_rescale=True, do_normalize=False, rescale_factor=1 / 255, resample=3,
+             patch_size=16, pooling_kernel_size=3, max_soft_tokens=280),
     ),
     # The encoder of 2B and 4B, with rows as wide as those of 2B.
     "qwen3_vl_encoder": (

@@ -791,7 +791,9 @@ def randomize(model, config, generator):
     for name, p in model.named_parameters():
         if "norm" in name and (gemma3 or gemma4):
             # Loud sublayers and peaked attention, or greedy text falls into a short loop. Those of Gemma 3 are stored less one.
-            loud = {"post_": 1.0, "model.norm": 1.0} | ({"q_norm": 1.0, "k_norm": 1.0} if gemma3 else {})
+            loud = {"post_": 1.0, "model.norm": 1.0}
+            # Gemma 4 divides scores by nothing.
+            loud |= {"q_norm": 1.0, "k_norm": 1.0} if gemma3 else {"q_norm": -0.5, "k_norm": -0.5, "model.norm": 3.0}
             normal(p, 0.25, next((v for k, v in loud.items() if k in name), 0.0) + gemma4)
         elif "norm" in name:
             normal(p, 0.25, 1.0)

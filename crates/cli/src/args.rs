@@ -140,6 +140,9 @@ pub(crate) struct ServeArgs {
     pub(crate) policy: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) cactus: CactusArgs,
+    /// Tokens of a picture, for models whose pictures have several sizes: more show more and take longer [default: as each bundle says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) image_tokens: Option<u32>,
     /// Folder where files and vector stores are kept: `/v1/files`, `/v1/vector_stores` and `file_search` [default: none are kept]
     #[arg(long, value_name = "FOLDER", help_heading = "Files")]
     pub(crate) data: Option<PathBuf>,
@@ -344,6 +347,9 @@ pub(crate) struct RunArgs {
     /// Show the model this picture (PNG, JPEG, WebP) with the prompt; can be repeated
     #[arg(long, visible_alias = "image-file", value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
     pub(crate) image: Vec<PathBuf>,
+    /// Tokens of a picture, for a model whose pictures have several sizes: more show more and take longer [default: as the bundle says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) image_tokens: Option<u32>,
     /// Say what becomes of each picture: its views, their sizes, and how many tokens they are
     #[arg(long, requires = "image")]
     pub(crate) show_image_tokens: bool,

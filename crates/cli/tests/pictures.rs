@@ -138,6 +138,14 @@ fn run_shows_a_model_pictures() {
     for (args, words) in [
         (&["run", "m", "--prompt", "x", "--image", png][..], "sees no pictures"),
         (
+            &["run", "m", "--prompt", "x", "--image-tokens", "70"],
+            "sees no pictures",
+        ),
+        (
+            &["run", "vlm", "--prompt", "x", "--image", png, "--image-tokens", "70"],
+            "one size",
+        ),
+        (
             &["run", "vlm", "--prompt", "x", "--image", "absent.png"],
             "cannot read `absent.png`",
         ),

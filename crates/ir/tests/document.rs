@@ -1,6 +1,6 @@
 //! What the serialized form refuses.
 
-use cactus_ir::{Dim, ErrorKind, Graph, Op, State, StateKind, TensorType, WeightExpr};
+use cactus_ir::{AttentionAttrs, Dim, ErrorKind, Graph, Op, State, StateKind, TensorType, WeightExpr};
 use cactus_tensor::DType;
 use serde_json::{Value, json};
 
@@ -77,6 +77,43 @@ fn ranks_beyond_the_limit_do_not_verify() {
         let mut g = graph();
         g.add_input("wide", TensorType::new(DType::F32, vec![Dim::known(1); rank]));
         assert_eq!(g.verify().is_ok(), sound, "{rank}");
+    }
+}
+
+/// What another operation has appended is read by those with the same keys and values, and after it.
+#[test]
+fn state_is_read_alone_where_the_same_was_appended() {
+    let ty = |heads: usize| TensorType::new(DType::F32, [1.into(), Dim::symbol("seq"), heads.into(), 8.into()]);
+    // Whether each of two operations only reads, and whether the second has other keys.
+    let build = |reads: [bool; 2], other_keys: bool| {
+        let mut g = Graph::new("decoder");
+        let (q, k, v) = (
+            g.add_input("q", ty(2)),
+            g.add_input("k", ty(1)),
+            g.add_input("v", ty(1)),
+        );
+        let attention = |appended: bool| {
+            let attrs = json!({"scale": 1.0, "causal": true, "state": "kv", "appended": appended});
+            Op::Attention(serde_json::from_value::<AttentionAttrs>(attrs).unwrap())
+        };
+        let x = g.append("first", attention(reads[0]), &[q, k, v]).unwrap();
+        let keys = if other_keys { v } else { k };
+        let y = g.append("second", attention(reads[1]), &[x, keys, v]).unwrap();
+        g.add_output("y", y);
+        let kind = StateKind::Kv {
+            kv_heads: 1,
+            head_dim: 8,
+            window: None,
+        };
+        let name = "kv".to_owned();
+        g.add_state(State { name, kind }).unwrap();
+        g.verify().map_err(|e| e.to_string())
+    };
+    build([false, true], false).unwrap();
+    assert!(build([false, false], false).unwrap_err().contains("used twice"));
+    for (reads, other_keys) in [([true, true], false), ([true, false], false), ([false, true], true)] {
+        let error = build(reads, other_keys).unwrap_err();
+        assert!(error.contains("no operation before appends the same"), "{error}");
     }
 }
 

@@ -64,7 +64,21 @@ impl Pictures {
     /// # Errors
     /// [`Error::Model`] for a bundle that is damaged.
     pub fn attach(model: &Model) -> Result<Option<Arc<Pictures>>> {
-        let pictures = Pictures::of(model)?.map(Arc::new);
+        Pictures::attach_with(model, None)
+    }
+
+    /// The same with another number of tokens than the bundle says, where it is given: the budget of a picture, or the most of one that is
+    /// not cut. More show more and take longer.
+    ///
+    /// # Errors
+    /// As [`Pictures::attach`], and [`Error::Picture`] where the model was not trained with it, or its pictures have a size of their own.
+    pub fn attach_with(model: &Model, tokens: Option<u32>) -> Result<Option<Arc<Pictures>>> {
+        let mut found = Pictures::of(model)?;
+        if let (Some(pictures), Some(tokens)) = (&mut found, tokens) {
+            pictures.processor = pictures.processor.with_tokens(tokens)?;
+            pictures.record.extend(tokens.to_le_bytes());
+        }
+        let pictures = found.map(Arc::new);
         if let Some(pictures) = &pictures {
             model.set_pictures(Arc::<Pictures>::clone(pictures));
         }

@@ -773,3 +773,28 @@ fn letters_that_stand_for_pictures_are_refused_everywhere() {
         assert!(error.contains("no text"), "{error}");
     }
 }
+
+#[test]
+fn tokens_of_a_picture_are_a_choice_where_its_sizes_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), "gemma4", Bits::Eight);
+    let model = Model::load(&path, &LoadOptions::default()).unwrap();
+    let picture = Picture::new(50, 40, picture_noise(50, 40, 3)).unwrap();
+    let look = |tokens: Option<u32>| {
+        let pictures = Pictures::attach_with(&model, tokens).unwrap().unwrap();
+        pictures.look_at(&model, &picture, &CancelToken::new()).unwrap()
+    };
+    let (usual, same, more) = (look(None), look(Some(70)), look(Some(140)));
+    assert!(usual.plan.tokens <= 70 && (100..=140).contains(&more.plan.tokens));
+    assert_eq!(usual.shown.media.rows(), same.shown.media.rows());
+    assert_eq!(more.shown.media.len() as u64, more.plan.tokens);
+    // What is known of a picture is known with its size.
+    assert!(!more.shown.media.ids().contains(&usual.shown.media.ids().start));
+    let error = Pictures::attach_with(&model, Some(100)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Picture, "{error}");
+    assert!(error.to_string().contains("trained with one of"), "{error}");
+    let path = bundle(folder.path(), "smolvlm", Bits::Eight);
+    let model = Model::load(&path, &LoadOptions::default()).unwrap();
+    let error = Pictures::attach_with(&model, Some(70)).unwrap_err().to_string();
+    assert!(error.contains("one size"), "{error}");
+}

@@ -324,12 +324,12 @@ impl Call<'_> {
                 );
             }
             Kind::RmsNorm { x, weight, eps, out } => {
-                let w = self.program.vector(*weight);
+                let w = weight.numbers(self.program);
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
                 exec.rms_norm(floats(xs), w, *eps, n, x.width, floats(os));
             }
             Kind::RmsNormQuantize { x, weight, eps, out } => {
-                let w = self.program.vector(*weight);
+                let w = weight.numbers(self.program);
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.whole(*out)]);
                 let mut q = QuantizedRows::new(os, n, x.width);
                 exec.rms_norm_quantize(floats(xs), w, *eps, n, x.width, &mut q);
@@ -340,7 +340,7 @@ impl Call<'_> {
                 weight,
                 eps,
             } => {
-                let w = self.program.vector(*weight);
+                let w = weight.numbers(self.program);
                 let span = self.view_span(*x, rows);
                 let data = &mut floats(&mut self.arena[span])[x.offset..];
                 exec.rms_norm_heads(data, w, *eps, n, x.stride, x.width / head_dim, *head_dim);

@@ -20,7 +20,7 @@ mod norms;
 
 use crate::function::Island;
 use crate::memory::{Request, plan};
-use crate::step::{Buffer, Input, Kind, Lowered, MediaInputs, PerHead, Rows, Step, TAIL_ROWS, View};
+use crate::step::{Buffer, Fixed, Input, Kind, Lowered, MediaInputs, Rows, Step, TAIL_ROWS, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
 use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
@@ -329,12 +329,12 @@ impl Lowerer<'_> {
         Ok(i)
     }
 
-    /// A constant operand with a number for each head.
-    fn of_heads(&mut self, node: &Node, operand: usize) -> Result<PerHead> {
+    /// An operand that does not change.
+    fn fixed(&mut self, node: &Node, operand: usize) -> Result<Fixed> {
         let v = node.inputs[operand];
         match &self.graph.value(v).def {
-            Def::Literal(Literal::F32(numbers)) => Ok(PerHead::Numbers(numbers.clone())),
-            _ => Ok(PerHead::Weight(self.vector(node, v)?)),
+            Def::Literal(Literal::F32(numbers)) => Ok(Fixed::Given(numbers.clone())),
+            _ => Ok(Fixed::Weight(self.vector(node, v)?)),
         }
     }
 
@@ -575,8 +575,8 @@ impl Lowerer<'_> {
                 };
                 self.until(node, a)?;
                 let heads = self.graph.ty(out).shape[2].as_known().unwrap_or(0);
-                let sinks = a.sinks_operand().map(|i| self.of_heads(node, i)).transpose()?;
-                let slopes = a.slopes_operand().map(|i| self.of_heads(node, i)).transpose()?;
+                let sinks = a.sinks_operand().map(|i| self.fixed(node, i)).transpose()?;
+                let slopes = a.slopes_operand().map(|i| self.fixed(node, i)).transpose()?;
                 let buffer = self.fresh(node, out, q.width)?;
                 let kind = Kind::Attention {
                     state,

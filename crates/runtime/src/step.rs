@@ -53,18 +53,18 @@ pub(crate) struct NextNorm {
     pub(crate) quantized: bool,
 }
 
-/// A number for each head.
+/// Numbers that do not change: those of a weight, or of the graph.
 #[derive(Clone, Debug)]
-pub(crate) enum PerHead {
+pub(crate) enum Fixed {
     Weight(usize),
-    Numbers(Vec<f32>),
+    Given(Vec<f32>),
 }
 
-impl PerHead {
+impl Fixed {
     pub(crate) fn numbers<'a>(&'a self, program: &'a Program) -> &'a [f32] {
         match self {
-            PerHead::Weight(index) => program.vector(*index),
-            PerHead::Numbers(numbers) => numbers,
+            Fixed::Weight(index) => program.vector(*index),
+            Fixed::Given(numbers) => numbers,
         }
     }
 }
@@ -115,13 +115,13 @@ pub(crate) enum Kind {
     },
     RmsNorm {
         x: View,
-        weight: usize,
+        weight: Fixed,
         eps: f32,
         out: Buffer,
     },
     RmsNormQuantize {
         x: View,
-        weight: usize,
+        weight: Fixed,
         eps: f32,
         out: Buffer,
     },
@@ -129,7 +129,7 @@ pub(crate) enum Kind {
     RmsNormHeads {
         x: View,
         head_dim: usize,
-        weight: usize,
+        weight: Fixed,
         eps: f32,
     },
     /// Norm and rotation of each head, in place.
@@ -200,8 +200,8 @@ pub(crate) enum Kind {
         new: Option<[View; 2]>,
         heads: usize,
         attrs: AttentionAttrs,
-        sinks: Option<PerHead>,
-        slopes: Option<PerHead>,
+        sinks: Option<Fixed>,
+        slopes: Option<Fixed>,
         out: Buffer,
     },
     /// To keys and values that hold for the whole sequence, by their index in [`Lowered::crossed`].
@@ -210,7 +210,7 @@ pub(crate) enum Kind {
         q: View,
         heads: usize,
         attrs: AttentionAttrs,
-        sinks: Option<PerHead>,
+        sinks: Option<Fixed>,
         out: Buffer,
     },
     ShortConv {

@@ -36,6 +36,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
             ..SchedulerLimits::default()
         },
         memory_bytes: args.max_memory,
+        picture_tokens: args.image_tokens,
         idle: args.idle.map(|minutes| Duration::from_secs(60 * u64::from(minutes))),
     };
     let names = names(args)?;

@@ -6,6 +6,21 @@ use crate::{Result, kernel_names};
 use cactus_ir::{BinaryFn, Def, Dim, Node, NodeId, ValueId};
 
 impl Lowerer<'_> {
+    /// The number that `v` is in every element, where it has but one.
+    fn one_number(&mut self, node: &Node, v: ValueId) -> Result<Option<f32>> {
+        let one = self
+            .graph
+            .ty(v)
+            .known_shape()
+            .is_some_and(|shape| shape.iter().product::<usize>() == 1);
+        if !one || !matches!(self.graph.value(v).def, Def::Weight(_)) {
+            return Ok(self.graph.scalar(v));
+        }
+        let index = self.vector(node, v)?;
+        let bytes = self.bundle.weight_at(self.weights[index]).data;
+        Ok(bytemuck::cast_slice::<u8, f32>(bytes).first().copied())
+    }
+
     pub(super) fn binary(&mut self, id: NodeId, node: &Node, f: BinaryFn) -> Result<()> {
         let out = node.outputs[0];
         if let Some(view) = self.merged.remove(&id) {
@@ -26,7 +41,7 @@ impl Lowerer<'_> {
         let Some(f) = kernel_names::binary(f) else {
             return self.fail(node, "there is no kernel for this function");
         };
-        if let Some(scalar) = self.graph.scalar(b) {
+        if let Some(scalar) = self.one_number(node, b)? {
             let buffer = self.fresh(node, out, rows.width)?;
             let kind = Kind::BinaryScalar {
                 f,

@@ -265,7 +265,7 @@ impl Lowerer<'_> {
         let out = node.outputs[0];
         let q = self.view(node, node.inputs[0])?;
         let heads = self.graph.ty(out).shape[2].as_known().unwrap_or(0);
-        let sinks = a.sinks_operand().map(|i| self.of_heads(node, i)).transpose()?;
+        let sinks = a.sinks_operand().map(|i| self.fixed(node, i)).transpose()?;
         let buffer = self.fresh(node, out, q.width)?;
         let kind = Kind::CrossAttention {
             crossed,

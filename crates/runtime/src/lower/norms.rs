@@ -3,17 +3,19 @@
 use super::{Lowerer, Place, media};
 use crate::Result;
 use crate::grids::AXES;
-use crate::step::{Buffer, Kind, NextNorm, View};
+use crate::step::{Buffer, Fixed, Kind, NextNorm, View};
 use cactus_ir::{Def, Literal, Node, NodeId, ValueId};
 
 impl Lowerer<'_> {
     pub(super) fn rms_norm(&mut self, node: &Node, eps: f32) -> Result<()> {
         let (x, out) = (node.inputs[0], node.outputs[0]);
-        let weight = self.vector(node, node.inputs[1])?;
+        let weight = self.fixed(node, 1)?;
         let ty = self.graph.ty(out);
         if ty.shape.len() == 3 {
             let x = self.whole(node, x)?;
-            if self.follows_sum(x) {
+            if let Fixed::Weight(weight) = weight
+                && self.follows_sum(x)
+            {
                 return self.norm_of_sum(node, x.width, weight, eps);
             }
             let kind = if self.only_quantized(out) {

@@ -301,7 +301,7 @@ pub struct Writer {
 impl Writer {
     fn load(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Result<Writer> {
         let model = Model::of(Arc::new(Bundle::open(path)?), &limits.load)?;
-        Pictures::attach(&model)?;
+        Pictures::attach_with(&model, limits.picture_tokens)?;
         // Builds the tokenizer and the template now rather than under the first request.
         model.tokenizer()?;
         let program = model.program();

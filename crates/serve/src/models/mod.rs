@@ -77,6 +77,8 @@ pub struct ModelLimits {
     pub scheduler: SchedulerLimits,
     /// Most bytes of all loaded models: weights, activations, keys and values. `None` is no limit.
     pub memory_bytes: Option<u64>,
+    /// Tokens of a picture, where the bundles do not decide.
+    pub picture_tokens: Option<u32>,
     /// Models that nobody asked for so long are unloaded. `None` is never.
     pub idle: Option<Duration>,
 }

@@ -22,9 +22,14 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    pub(super) fn new(model: &Model, tells: bool) -> Result<Attached> {
+    /// With so many tokens for a picture, where that is given.
+    pub(super) fn new(model: &Model, tokens: Option<u32>, tells: bool) -> Result<Attached> {
+        let pictures = Pictures::attach_with(model, tokens).context("`--image-tokens`")?;
+        if let (None, Some(_)) = (&pictures, tokens) {
+            bail!("`--image-tokens`: the model sees no pictures");
+        }
         Ok(Attached {
-            pictures: Pictures::attach(model)?,
+            pictures,
             tells,
             waiting: Vec::new(),
         })
