@@ -190,7 +190,7 @@ impl Gemma4 {
         let times = if self.doubles && layer >= self.own { 2 } else { 1 };
         GatedMlp {
             intermediate: times * self.mlp.intermediate,
-            ..self.mlp.clone()
+            ..self.mlp
         }
     }
 
