@@ -2,6 +2,7 @@
 //! power of two for each 32 of them. They are shown as one tensor `NAME`, and decoded as they are read.
 
 use crate::{Error, Result, SafetensorsSource, TensorSource};
+use cactus_quant::gguf::E2M1_DOUBLED;
 use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,8 +15,6 @@ const SCALES: &str = "_scales";
 /// Bytes of a block, and numbers in it.
 const BYTES: usize = 16;
 const NUMBERS: usize = 32;
-/// The numbers of four bits, E2M1; the highest is the sign.
-const VALUES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 /// What stands for no number among scales.
 const NO_SCALE: u8 = 255;
 
@@ -65,12 +64,9 @@ impl Mxfp4Source {
         let scales = self.inner.bytes(&of_scales, range)?;
         let mut values = Vec::with_capacity(scales.len() * NUMBERS);
         for (block, &scale) in blocks.chunks(BYTES).zip(scales) {
-            // Both factors are powers of two within a double, so the product is exact.
-            let factor = 2f64.powi(i32::from(scale) - 127);
-            let number = |code: u8| {
-                let value = f64::from(VALUES[usize::from(code & 7)]) * factor;
-                (if code & 8 == 0 { value } else { -value }) as f32
-            };
+            // A power of two within a double, so the product is exact. It is half of the scale, for the numbers are twice as large.
+            let factor = 2f64.powi(i32::from(scale) - 128);
+            let number = |code: u8| (f64::from(E2M1_DOUBLED[usize::from(code)]) * factor) as f32;
             if scale == NO_SCALE || !number(7).is_finite() {
                 let what = format!("the scale {scale} is that of no numbers");
                 return Err(Error::malformed(what).of_tensor(of_scales));

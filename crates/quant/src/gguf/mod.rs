@@ -235,8 +235,8 @@ fn half_at(bytes: &[u8], at: usize) -> f32 {
 /// Values of a 4-bit code in the IQ4 types.
 const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// Twice the numbers of E2M1, by code.
-const E2M1_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+/// Twice the numbers of E2M1 (OCP Microscaling, 2023) by their codes of four bits, of which the highest is the sign.
+pub const E2M1_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 #[cfg(test)]
 mod tests;
