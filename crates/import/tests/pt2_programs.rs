@@ -237,9 +237,11 @@ fn operations(g: &Graph, without_batch: bool) -> Vec<String> {
     let type_of = |v| one(g.ty(v).to_string());
     let leaves_batch_out =
         |n: &Node| without_batch && matches!(n.op, Op::Reshape { .. }) && type_of(n.inputs[0]) == type_of(n.outputs[0]);
+    // The factor of a layer is 1 in what was captured, so the product is folded there.
+    let is_scaled = |n: &Node| n.inputs.iter().any(|&v| g.value(v).name.ends_with("layer_scalar"));
     let mut all: Vec<String> = g
         .nodes()
-        .filter(|(_, n)| !leaves_batch_out(n))
+        .filter(|(_, n)| !leaves_batch_out(n) && !is_scaled(n))
         .map(|(_, n)| {
             let mut op = n.op.clone();
             match &mut op {
@@ -273,6 +275,14 @@ fn captured_and_native_models_have_one_optimized_graph() {
                 "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "head_dim": 16, "sliding_window": 8,
                 "layer_types": ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 256,
                 "rope_theta": 10000.0, "rope_local_base_freq": 10000.0, "hidden_activation": "gelu_pytorch_tanh",
+            }),
+        ),
+        (
+            "gemma4",
+            serde_json::json!({
+                "model_type": "gemma4_text", "head_dim": 16, "global_head_dim": 32, "sliding_window": 8,
+                "layer_types": ["sliding_attention", "full_attention"], "vocab_size_per_layer_input": 96,
+                "hidden_size_per_layer_input": 16, "final_logit_softcapping": 30.0,
             }),
         ),
         (

@@ -64,23 +64,26 @@ impl LayerInputs {
         })
     }
 
-    /// `x` and what layer `layer` makes of its input out of `all`, with the weights under `at`.
-    pub(crate) fn added(
-        &self,
-        b: &mut GraphBuilder,
-        x: ValueId,
-        all: ValueId,
-        layer: usize,
-        at: &str,
-    ) -> cactus_ir::Result<ValueId> {
-        let name = |of: &str| format!("{at}.{of}");
+    /// The input of layer `layer` out of `all`, `[b, s, width]`.
+    pub(crate) fn of_layer(&self, b: &mut GraphBuilder, all: ValueId, layer: usize) -> cactus_ir::Result<ValueId> {
         let one = Op::Slice {
             axis: 2,
             start: layer.into(),
             end: (layer + 1).into(),
         };
         let input = b.op(one, &[all])?;
-        let input = b.reshape(input, [layers::batch(), layers::seq(), self.width.into()])?;
+        b.reshape(input, [layers::batch(), layers::seq(), self.width.into()])
+    }
+
+    /// `x` and what a layer makes of its `input`, with the weights under `at`.
+    pub(crate) fn added(
+        &self,
+        b: &mut GraphBuilder,
+        x: ValueId,
+        input: ValueId,
+        at: &str,
+    ) -> cactus_ir::Result<ValueId> {
+        let name = |of: &str| format!("{at}.{of}");
         let y = linear(b, x, &name("per_layer_input_gate"), self.width, self.hidden, false)?;
         let y = b.unary(self.activation, y)?;
         let y = b.mul(y, input)?;
