@@ -11,8 +11,8 @@ use crate::layers::{Norm, linear};
 use crate::picture_encoder::{self, CELLS, CHANNELS, PATCHES, PICTURE_ENCODER, ROWS, TOKENS};
 use crate::picture_tower::{attend_scaled, heads_of};
 use crate::registry::ComponentDef;
-use crate::rotary::Rotary;
-use cactus_ir::{BinaryFn, Dim, Graph, GraphBuilder, Op, ReduceFn, TensorType, UnaryFn, ValueId, WeightExpr};
+use crate::rotary::{self, Rotary};
+use cactus_ir::{BinaryFn, Dim, Graph, GraphBuilder, Op, ReduceFn, UnaryFn, ValueId, WeightExpr};
 use cactus_tensor::DType;
 
 /// Most columns or rows of a picture.
@@ -87,11 +87,7 @@ impl AxialEncoder {
     }
 
     pub(crate) fn component(&self) -> Result<ComponentDef> {
-        Ok(ComponentDef {
-            name: PICTURE_ENCODER.into(),
-            graph: self.graph()?,
-            continues: false,
-        })
+        Ok(picture_encoder::component(self.graph()?))
     }
 
     fn graph(&self) -> cactus_ir::Result<Graph> {
@@ -101,8 +97,7 @@ impl AxialEncoder {
         let numbers = CHANNELS * self.patch.pow(2);
         let patches = tokens.times_integer(joined as i64)?;
         let mut input = |name: &str, dtype, width: usize| {
-            let shape = [1.into(), tokens.clone(), joined.into(), width.into()];
-            b.input(name, TensorType::new(dtype, shape))
+            picture_encoder::of_patches(&mut b, name, dtype, [tokens.clone(), joined.into(), width.into()])
         };
         let pixels = input(PATCHES, DType::F32, numbers);
         let cells = input(CELLS, DType::I64, 2);
@@ -111,7 +106,8 @@ impl AxialEncoder {
             let pixels = b.reshape(pixels, [1.into(), patches.clone(), numbers.into()])?;
             self.embedded(b, pixels, cells, &patches)
         })?;
-        let rotary = Rotary::on_axes(&mut b, cells, &self.frequencies(), 1.0)?;
+        let [by_column, by_row] = rotary::of_two_axes(self.head_dim, self.theta);
+        let rotary = Rotary::on_axes(&mut b, cells, &[by_row, by_column], 1.0)?;
         for layer in 0..self.layers {
             let at = format!("vision_model.encoder.layers.{layer}");
             x = b.scope(format!("layers.{layer}"), |b| self.layer(b, x, &at, rotary))?;
@@ -175,14 +171,6 @@ impl AxialEncoder {
         let (columns, rows) = (of(b, 1, 0)?, of(b, 0, self.sides)?);
         let positions = b.add(columns, rows)?;
         b.add(x, positions)
-    }
-
-    /// The frequencies of row and column: the first half of the pairs turns by the column, the other by the row.
-    fn frequencies(&self) -> [Vec<f32>; 2] {
-        let half = self.head_dim / 4;
-        let of = |i: usize| self.theta.powf(-(i as f64) / half as f64) as f32;
-        let (own, none): (Vec<f32>, _) = ((0..half).map(of).collect(), vec![0.0; half]);
-        [[&none[..], &own].concat(), [&own[..], &none].concat()]
     }
 
     fn layer(&self, b: &mut GraphBuilder, x: ValueId, at: &str, rotary: Rotary) -> cactus_ir::Result<ValueId> {

@@ -97,16 +97,8 @@ fn ropes(c: &Config<'_>, head_dim: usize) -> Result<(Rope, Rope)> {
         let global = Rope::scaled(c, scaling.as_ref(), head_dim, global_theta)?;
         return Ok((global, Rope::scaled(c, None, head_dim, local_theta)?));
     };
-    let one = |kind: &str, at: &'static str, default: f64| {
-        let p = kinds.section(kind, at)?;
-        let theta = match &p {
-            Some(p) => rope::theta(p, "rope_theta")?.unwrap_or(default),
-            None => default,
-        };
-        Rope::scaled(c, p.as_ref(), head_dim, theta)
-    };
     Ok((
-        one("full_attention", "rope_parameters.full_attention.", global_theta)?,
-        one("sliding_attention", "rope_parameters.sliding_attention.", local_theta)?,
+        Rope::of_kind(c, &kinds, rope::FULL, head_dim, global_theta)?,
+        Rope::of_kind(c, &kinds, rope::SLIDING, head_dim, local_theta)?,
     ))
 }

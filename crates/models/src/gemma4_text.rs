@@ -17,6 +17,8 @@ use cactus_ir::{GraphBuilder, ValueId};
 const FULL_HEAD_DIM: usize = 512;
 /// Rope base of layers that see everything, and of those with a window.
 const THETAS: [f64; 2] = [1_000_000.0, 10_000.0];
+/// The share of a head that turns in layers that see everything, where it is silent.
+const SHARE: f64 = 0.25;
 /// One layer of so many sees everything, where it is silent.
 const PATTERN: usize = 6;
 /// What a layer's result is multiplied by at last.
@@ -51,7 +53,7 @@ pub(crate) struct Gemma4 {
     /// Whether rows of media may stand among the embeddings.
     pub(crate) media: bool,
     /// Whether the rows of a picture see each other, in layers with a window.
-    pub(crate) both_ways: bool,
+    both_ways: bool,
 }
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
@@ -176,7 +178,8 @@ impl Gemma4 {
                 let y = norm(b, y, "post_feedforward_layernorm")?;
                 let mut x = b.add(x, y)?;
                 if let Some((inputs, all)) = inputs {
-                    x = inputs.added(b, x, all, layer, &at)?;
+                    let input = inputs.of_layer(b, all, layer)?;
+                    x = inputs.added(b, x, input, &at)?;
                 }
                 let scalar = b.weight(&format!("{at}.{SCALAR}"), &[1]);
                 b.mul(x, scalar)
@@ -293,34 +296,13 @@ fn full_heads(c: &Config<'_>, dims: &Dims, windows: &[Option<usize>], keys_are_v
 }
 
 /// Ropes of layers that see everything, and of those with a window, whose heads have these widths.
-fn ropes(c: &Config<'_>, widths: [usize; 2]) -> Result<[Rope; 2]> {
-    let kinds = c.section("rope_parameters", "rope_parameters.")?;
-    let one = |kind: &str, at: &'static str, width: usize, default: f64| {
-        let p = match &kinds {
-            Some(kinds) => kinds.section(kind, at)?,
-            None => None,
-        };
-        let theta = match &p {
-            Some(p) => rope::theta(p, "rope_theta")?.unwrap_or(default),
-            None => default,
-        };
-        match (&p, kind) {
-            (None, "full_attention") => Ok(Rope::proportional(width, theta, 0.25)),
-            _ => Rope::scaled(c, p.as_ref(), width, theta),
-        }
+fn ropes(c: &Config<'_>, [full, local]: [usize; 2]) -> Result<[Rope; 2]> {
+    let Some(kinds) = c.section("rope_parameters", "rope_parameters.")? else {
+        let rope = Rope::proportional(full, THETAS[0], SHARE);
+        return Ok([rope, Rope::scaled(c, None, local, THETAS[1])?]);
     };
     Ok([
-        one(
-            "full_attention",
-            "rope_parameters.full_attention.",
-            widths[0],
-            THETAS[0],
-        )?,
-        one(
-            "sliding_attention",
-            "rope_parameters.sliding_attention.",
-            widths[1],
-            THETAS[1],
-        )?,
+        Rope::of_kind(c, &kinds, rope::FULL, full, THETAS[0])?,
+        Rope::of_kind(c, &kinds, rope::SLIDING, local, THETAS[1])?,
     ])
 }

@@ -1,6 +1,6 @@
 //! gpt-oss (`model_type` `gpt_oss`): experts with biases and units that are cut, sinks of attention, a window on every other layer. OpenAI 2025.
 
-use crate::config::{Config, MAX_CONTEXT, describe, layer_types};
+use crate::config::{Config, MAX_CONTEXT, windows};
 use crate::decoder::Decoder;
 use crate::experts::{ALPHA, Experts, LIMIT, Unit};
 use crate::{Error, ErrorKind, ModelDef, Result};
@@ -15,28 +15,8 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     let biases = c.flag("attention_bias", true)?;
     (decoder.qkv_bias, decoder.out_bias) = (biases, biases);
     decoder.sinks = true;
-    let window = match c.has("sliding_window") {
-        true => c.size("sliding_window", 1..=MAX_CONTEXT)?,
-        false => 128,
-    };
-    let layers = decoder.dims.layers;
-    let windowed = match layer_types(c, layers)? {
-        Some(types) => {
-            let windowed = |t| match t {
-                "sliding_attention" => Ok(true),
-                "full_attention" => Ok(false),
-                other => {
-                    let found = describe(&other.into());
-                    let what =
-                        format!("{found} is not supported; supported are `sliding_attention` and `full_attention`");
-                    Err(c.unsupported("layer_types", what))
-                }
-            };
-            types.into_iter().map(windowed).collect::<Result<Vec<bool>>>()?
-        }
-        None => (0..layers).map(|layer| layer.is_multiple_of(2)).collect(),
-    };
-    decoder.windows = windowed.into_iter().map(|is| is.then_some(window)).collect();
+    let window = c.size_or("sliding_window", MAX_CONTEXT, 128)?;
+    decoder.windows = windows(c, decoder.dims.layers, Some(window), |layer| layer.is_multiple_of(2))?;
     for (key, want) in [("swiglu_limit", LIMIT), ("swiglu_alpha", ALPHA)] {
         let found = c.number_if_set(key, 0.0..=1e6)?;
         if let Some(other) = found.filter(|&n| n as f32 != want) {

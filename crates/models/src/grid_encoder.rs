@@ -11,8 +11,8 @@ use crate::layers::{layer_norm, linear, matrix};
 use crate::picture_encoder::{self, CELLS, CHANNELS, EPS, PATCHES, PICTURE_ENCODER, PLACES, ROWS, TOKENS};
 use crate::picture_tower::{attend, heads_of};
 use crate::registry::ComponentDef;
-use crate::rotary::Rotary;
-use cactus_ir::{Dim, Graph, GraphBuilder, TensorType, UnaryFn, ValueId};
+use crate::rotary::{self, Rotary};
+use cactus_ir::{Dim, Graph, GraphBuilder, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
 /// Most frames of a patch.
@@ -92,11 +92,7 @@ impl GridEncoder {
     }
 
     pub(crate) fn component(&self) -> Result<ComponentDef> {
-        Ok(ComponentDef {
-            name: PICTURE_ENCODER.into(),
-            graph: self.graph()?,
-            continues: false,
-        })
+        Ok(picture_encoder::component(self.graph()?))
     }
 
     fn graph(&self) -> cactus_ir::Result<Graph> {
@@ -106,8 +102,7 @@ impl GridEncoder {
         let numbers = CHANNELS * self.times * self.patch.pow(2);
         let patches = tokens.times_integer(joined as i64)?;
         let mut input = |name: &str, dtype, width: usize| {
-            let shape = [1.into(), tokens.clone(), joined.into(), width.into()];
-            b.input(name, TensorType::new(dtype, shape))
+            picture_encoder::of_patches(&mut b, name, dtype, [tokens.clone(), joined.into(), width.into()])
         };
         let pixels = input(PATCHES, DType::F32, numbers);
         let places = input(PLACES, DType::F32, self.table);
@@ -124,7 +119,9 @@ impl GridEncoder {
                 b.add(x, positions)
             })?;
             let cells = b.reshape(cells, [patches.clone(), 2.into()])?;
-            let rotary = Rotary::on_axes(b, cells, &self.frequencies(), 1.0)?;
+            // By the row, then by the column.
+            let frequencies = rotary::of_two_axes(self.hidden / self.heads, self.theta);
+            let rotary = Rotary::on_axes(b, cells, &frequencies, 1.0)?;
             let mut rows = Vec::new();
             for layer in 0..self.layers {
                 let at = format!("visual.blocks.{layer}");
@@ -143,14 +140,6 @@ impl GridEncoder {
         })?;
         b.output(ROWS, rows);
         b.finish()
-    }
-
-    /// The frequencies of row and column: the first half of the pairs turns by the row, the other by the column.
-    fn frequencies(&self) -> [Vec<f32>; 2] {
-        let half = self.hidden / self.heads / 4;
-        let of = |i: usize| self.theta.powf(-(i as f64) / half as f64) as f32;
-        let (own, none): (Vec<f32>, _) = ((0..half).map(of).collect(), vec![0.0; half]);
-        [[&own[..], &none].concat(), [&none[..], &own].concat()]
     }
 
     fn block(&self, b: &mut GraphBuilder, x: ValueId, at: &str, rotary: Rotary) -> cactus_ir::Result<ValueId> {

@@ -121,11 +121,7 @@ impl PictureEncoder {
     }
 
     pub(crate) fn component(&self) -> Result<ComponentDef> {
-        Ok(ComponentDef {
-            name: PICTURE_ENCODER.into(),
-            graph: self.graph()?,
-            continues: false,
-        })
+        Ok(component(self.graph()?))
     }
 
     fn graph(&self) -> cactus_ir::Result<Graph> {
@@ -135,8 +131,7 @@ impl PictureEncoder {
         let tokens = self.tokens();
         let patches = tokens.times_integer(joined as i64)?;
         let mut input = |name: &str, width: usize| {
-            let shape = [one.clone(), tokens.clone(), joined.into(), width.into()];
-            let x = b.input(name, TensorType::new(DType::F32, shape));
+            let x = of_patches(&mut b, name, DType::F32, [tokens.clone(), joined.into(), width.into()]);
             b.reshape(x, [one.clone(), patches.clone(), width.into()])
         };
         let pixels = input(PATCHES, numbers)?;
@@ -241,6 +236,21 @@ impl PictureEncoder {
             }
         }
     }
+}
+
+/// The component with the graph of an encoder.
+pub(crate) fn component(graph: Graph) -> ComponentDef {
+    ComponentDef {
+        name: PICTURE_ENCODER.into(),
+        graph,
+        continues: false,
+    }
+}
+
+/// An input of an encoder with so many numbers for each patch, `[1, tokens, patches of a token, numbers]`.
+pub(crate) fn of_patches(b: &mut GraphBuilder, name: &str, dtype: DType, shape: [Dim; 3]) -> ValueId {
+    let [tokens, joined, numbers] = shape;
+    b.input(name, TensorType::new(dtype, [1.into(), tokens, joined, numbers]))
 }
 
 /// Refuses pictures with other colors than red, green and blue.

@@ -16,6 +16,10 @@ pub(crate) struct Rope {
     pub(crate) scale: f32,
 }
 
+/// Kinds of layers in `rope_parameters` (transformers 5), and what errors call them.
+pub(crate) const FULL: (&str, &str) = ("full_attention", "rope_parameters.full_attention.");
+pub(crate) const SLIDING: (&str, &str) = ("sliding_attention", "rope_parameters.sliding_attention.");
+
 /// Everything a configuration can say about scaling, by `rope_type`.
 const SUPPORTED: &str = "`default`, `linear`, `dynamic`, `llama3`, `yarn`, `proportional` and `freq_factors`";
 
@@ -97,6 +101,22 @@ impl Rope {
             scale: scale as f32,
         };
         Ok(Some((rope, most)))
+    }
+
+    /// The rope of a kind of layers, which its section of `kinds` describes.
+    pub(crate) fn of_kind(
+        c: &Config<'_>,
+        kinds: &Config<'_>,
+        (kind, at): (&str, &'static str),
+        head_dim: usize,
+        default_theta: f64,
+    ) -> Result<Rope> {
+        let p = kinds.section(kind, at)?;
+        let theta = match &p {
+            Some(p) => theta(p, "rope_theta")?.unwrap_or(default_theta),
+            None => default_theta,
+        };
+        Rope::scaled(c, p.as_ref(), head_dim, theta)
     }
 
     /// Frequencies of base `theta` under the scaling described by `p`.

@@ -88,6 +88,14 @@ impl Rotary {
     }
 }
 
+/// Frequencies of a head whose first half of pairs turns by one axis and whose other half by another, for [`Rotary::on_axes`].
+pub(crate) fn of_two_axes(head_dim: usize, theta: f64) -> [Vec<f32>; 2] {
+    let half = head_dim / 4;
+    let of = |i: usize| theta.powf(-(i as f64) / half as f64) as f32;
+    let (own, none): (Vec<f32>, _) = ((0..half).map(of).collect(), vec![0.0; half]);
+    [[&own[..], &none].concat(), [&none[..], &own].concat()]
+}
+
 /// Cosines and sines of `count` positions, `[1, 1, count, pairs]`.
 pub(crate) fn tables(b: &mut GraphBuilder, rope: &Rope, positions: ValueId, count: &Dim) -> Result<[ValueId; 2]> {
     tables_of(b, rope, positions, count, 1)
