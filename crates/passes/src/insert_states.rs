@@ -55,16 +55,14 @@ impl Pass for InsertStates {
                 {
                     kv_state(graph, id).map(|kind| {
                         let mut a = a.clone();
-                        let same = |(k, v, span, _): &&(ValueId, ValueId, Option<usize>, String)| {
-                            (*k, *v, *span) == (node.inputs[1], node.inputs[2], a.span())
-                        };
                         // Layers may share keys and values, which are kept once.
-                        if let Some((.., name)) = kept.iter().find(same) {
-                            (a.state, a.appended) = (Some(name.clone()), true);
+                        let keeps = ([node.inputs[1], node.inputs[2]], a.span());
+                        if let Some((_, name)) = kept.iter().find(|(other, _)| *other == keeps) {
+                            (a.state, a.appended) = (Some(String::clone(name)), true);
                             return (Op::Attention(a), None);
                         }
                         let name = state_name(graph, &changes, &node.path, "kv");
-                        kept.push((node.inputs[1], node.inputs[2], a.span(), name.clone()));
+                        kept.push((keeps, name.clone()));
                         a.state = Some(name.clone());
                         (Op::Attention(a), Some(State { name, kind }))
                     })
