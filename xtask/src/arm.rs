@@ -7,17 +7,21 @@
 
 use crate::ci::{Context, Outcome};
 use crate::kernels_table;
-use anyhow::{Result, bail};
+use crate::side_by_side::side_by_side;
+use anyhow::{Context as _, Result, bail};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// CPUs that the emulator shows, from the lowest; the first is any ARM64 CPU, and the last has what all before have.
-const CPUS: [(&str, &str); 3] = [
-    ("cortex-a53", "neon"),
-    ("cortex-a76", "neon, neon_dotprod"),
-    ("max,sve=off,sme=off", "neon, neon_dotprod, neon_i8mm"),
+/// CPUs that the emulator shows, from the lowest; the first is any ARM64 CPU, and the last has what all before have. With
+/// each its tiers, and from which on whole models run there: those below have a CPU of their own.
+const CPUS: [(&str, &str, &str); 3] = [
+    ("cortex-a53", "neon", "scalar"),
+    ("cortex-a76", "neon, neon_dotprod", "neon_dotprod"),
+    ("max,sve=off,sme=off", "neon, neon_dotprod, neon_i8mm", "neon_i8mm"),
 ];
 
 /// A CPU with SME2 and, as Apple's have it, neither vectors of variable length nor most of NEON outside of and in streaming
@@ -83,36 +87,43 @@ pub(crate) fn arm(context: &Context) -> Result<Outcome> {
         return Ok(failed);
     }
     let programs = tools.build(context)?;
-    for (i, (cpu, tiers)) in CPUS.into_iter().enumerate() {
-        eprintln!("--> tests on {cpu} ({tiers})");
+    let newer = sme2_emulator(&context.root);
+    let mut jobs = Vec::new();
+    for (i, (name, tiers, from)) in CPUS.into_iter().enumerate() {
+        let cpu = Cpu::new(tools.emulator, name.to_owned(), tiers, from);
         for tests in runs(i + 1 == CPUS.len()) {
-            if let Outcome::Failed(why) = tests.run(context, &programs, tools.emulator, cpu, tiers, None)? {
-                return Ok(Outcome::Failed(format!("on {cpu}: {why}")));
-            }
+            jobs.extend(tests.jobs(&programs, &cpu)?);
         }
     }
-    sme2(context, &programs)
-}
-
-/// Runs the tests of the products on CPUs with SME2, one for each of [`STREAMING_BYTES`].
-fn sme2(context: &Context, programs: &[Program]) -> Result<Outcome> {
-    let Some(emulator) = sme2_emulator(&context.root) else {
-        return Ok(Outcome::Skipped(format!(
-            "all tiers but sme2 passed; that one was not tested: there is no qemu-aarch64 of version {SME2_EMULATOR} or \
-             later; scripts/setup.sh --ci fetches one on Debian"
-        )));
-    };
+    // The products on CPUs with SME2, one for each of the lengths.
     for (i, bytes) in STREAMING_BYTES.into_iter().enumerate() {
-        let cpu = format!("{SME2_CPU}{bytes}");
-        eprintln!("--> tests on {cpu} ({SME2_TIERS})");
+        let Some(emulator) = &newer else { break };
+        let mut cpu = Cpu::new(emulator, format!("{SME2_CPU}{bytes}"), SME2_TIERS, "sme2");
+        cpu.streaming = Some(bytes);
         let runs = if i == 0 { SME2_TESTS.len() } else { 1 };
         for tests in &SME2_TESTS[..runs] {
-            if let Outcome::Failed(why) = tests.run(context, programs, &emulator, &cpu, SME2_TIERS, Some(bytes))? {
-                return Ok(Outcome::Failed(format!("on {cpu}: {why}")));
-            }
+            jobs.extend(tests.jobs(&programs, &cpu)?);
         }
     }
-    Ok(Outcome::Passed)
+    let bundles = context.root.join("target").join("arm-bundles");
+    if bundles.exists() {
+        fs::remove_dir_all(&bundles)?;
+    }
+    fs::create_dir_all(&bundles)?;
+    // What takes long begins first, so that no core waits for it at the end.
+    jobs.sort_by_key(|job| !LONG.contains(&job.program.name.as_str()));
+    let failures = side_by_side(&jobs, |job| job.run(context, &bundles))?;
+    let failures: Vec<String> = failures.into_iter().flatten().collect();
+    Ok(if !failures.is_empty() {
+        Outcome::Failed(failures.join("; "))
+    } else if newer.is_none() {
+        Outcome::Skipped(format!(
+            "all tiers but sme2 passed; that one was not tested: there is no qemu-aarch64 of version {SME2_EMULATOR} or \
+             later; scripts/setup.sh --ci fetches one on Debian"
+        ))
+    } else {
+        Outcome::Passed
+    })
 }
 
 /// An emulator that knows SME2, the one beside the system's first.
@@ -190,16 +201,63 @@ impl Tests {
         Tests { package, file }
     }
 
-    /// Runs them on an emulated CPU whose tiers they expect; `streaming` is the length of its streaming vectors.
-    fn run(
-        self,
-        context: &Context,
-        programs: &[Program],
-        emulator: &str,
-        cpu: &str,
-        tiers: &str,
-        streaming: Option<&str>,
-    ) -> Result<Outcome> {
+    /// Each of their programs, to be run on this CPU.
+    fn jobs<'a>(self, programs: &'a [Program], cpu: &Cpu<'a>) -> Result<Vec<Job<'a>>> {
+        let folder = self.package.trim_start_matches("cactus-");
+        let chosen = programs
+            .iter()
+            .filter(|p| p.folder.ends_with(folder) && self.file.is_none_or(|file| file == p.name));
+        let jobs: Vec<Job<'a>> = chosen
+            .map(|program| Job {
+                program,
+                package: self.package,
+                cpu: cpu.clone(),
+            })
+            .collect();
+        if jobs.is_empty() {
+            bail!("{} has no tests {}", self.package, self.file.unwrap_or_default());
+        }
+        Ok(jobs)
+    }
+}
+
+/// Programs that take longer than others.
+const LONG: [&str; 2] = ["attention", "same_bits"];
+
+/// A CPU that an emulator shows.
+#[derive(Clone)]
+struct Cpu<'a> {
+    emulator: &'a str,
+    name: String,
+    /// The tiers that tests find there, and the lowest on which whole models run.
+    tiers: &'static str,
+    from: &'static str,
+    /// The bytes of a streaming vector, where it has them.
+    streaming: Option<&'static str>,
+}
+
+impl<'a> Cpu<'a> {
+    fn new(emulator: &'a str, name: String, tiers: &'static str, from: &'static str) -> Cpu<'a> {
+        Cpu {
+            emulator,
+            name,
+            tiers,
+            from,
+            streaming: None,
+        }
+    }
+}
+
+/// A program of tests on a CPU.
+struct Job<'a> {
+    program: &'a Program,
+    package: &'static str,
+    cpu: Cpu<'a>,
+}
+
+impl Job<'_> {
+    /// Runs it and shows what it printed; gives what failed. Whole models that one has converted are in `bundles` for the others.
+    fn run(&self, context: &Context, bundles: &Path) -> Result<Option<String>> {
         // These take minutes, and whole models show the same of a CPU that has few of the tiers.
         const SLOW_OF_FEW: [&str; 2] = ["attention_every_case", "queries_that_see_all"];
         // Emulated floats are slow: these take minutes, and what they show is the same on every architecture.
@@ -210,34 +268,33 @@ impl Tests {
             "attention_ignores",
             "functions_stay_within",
         ];
-        let folder = self.package.trim_start_matches("cactus-");
-        let chosen = programs
-            .iter()
-            .filter(|p| p.folder.ends_with(folder) && self.file.is_none_or(|file| file == p.name));
-        let mut count = 0;
-        for program in chosen {
-            let mut command = context.command("timeout");
-            command.arg(PATIENCE).args([emulator, "-cpu", cpu]).arg(&program.path);
-            command.arg("--quiet").current_dir(&program.folder);
-            if self.package == "cactus-kernels" {
-                command.args(SLOW.iter().flat_map(|name| ["--skip", name]));
-                if CPUS[..CPUS.len() - 1].iter().any(|(lower, _)| *lower == cpu) {
-                    command.args(SLOW_OF_FEW.iter().flat_map(|name| ["--skip", name]));
-                }
+        let Cpu { name: cpu, tiers, .. } = &self.cpu;
+        let mut command = context.command("timeout");
+        command.arg(PATIENCE).args([self.cpu.emulator, "-cpu", cpu]);
+        command.arg(&self.program.path);
+        command.arg("--quiet").current_dir(&self.program.folder);
+        if self.package == "cactus-kernels" {
+            command.args(SLOW.iter().flat_map(|name| ["--skip", name]));
+            if CPUS[..CPUS.len() - 1].iter().any(|(lower, ..)| lower == cpu) {
+                command.args(SLOW_OF_FEW.iter().flat_map(|name| ["--skip", name]));
             }
-            command.env("CACTUS_TEST_TIERS", tiers);
-            if let Some(bytes) = streaming {
-                command.env("CACTUS_TEST_STREAMING_BYTES", bytes);
-            }
-            if let failed @ Outcome::Failed(_) = context.run(&mut command)? {
-                return Ok(failed);
-            }
-            count += 1;
         }
-        Ok(match (count, self.file) {
-            (0, file) => Outcome::Failed(format!("{} has no tests {}", self.package, file.unwrap_or_default())),
-            _ => Outcome::Passed,
-        })
+        command.env("CACTUS_TEST_TIERS", tiers);
+        command.env("CACTUS_TEST_FROM_TIER", self.cpu.from);
+        command.env("CACTUS_TEST_BUNDLES", bundles);
+        if let Some(bytes) = self.cpu.streaming {
+            command.env("CACTUS_TEST_STREAMING_BYTES", bytes);
+        }
+        let begun = Instant::now();
+        let output = command.output().context("cannot run timeout")?;
+        let what = format!("{} {} on {cpu} ({tiers})", self.package, self.program.name);
+        eprintln!(
+            "--> {what}, {:.0} s\n{}{}",
+            begun.elapsed().as_secs_f64(),
+            String::from_utf8_lossy(&output.stdout).trim_start(),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok((!output.status.success()).then(|| format!("{what}: {}", output.status)))
     }
 }
 
@@ -318,7 +375,7 @@ pub(crate) fn has_std(root: &Path, toolchain: Option<&str>, target: &str) -> boo
     }
     command.output().is_ok_and(|output| {
         let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        output.status.success() && std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
+        output.status.success() && fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
     })
 }
 

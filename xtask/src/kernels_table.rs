@@ -1,7 +1,7 @@
 //! Counts what the ARM64 kernels execute and writes `docs/reference/kernels.md`: `cargo xtask kernels-table`.
 //!
-//! An emulator cannot time, but it can count: `crates/kernels/examples/count.rs` runs one kernel under QEMU, which logs the
-//! address of every instruction; the difference between three calls and one, halved, is one call. The addresses give the
+//! An emulator cannot time, but it can count: `crates/kernels/examples/count.rs` runs one kernel under QEMU, which logs every
+//! block of instructions that runs; the difference between three calls and one, halved, is one call. The addresses give the
 //! instructions, by `objdump`, and the loop in which most of them lie. `llvm-mca` then simulates that loop on models of
 //! several cores.
 //!
@@ -11,15 +11,14 @@
 
 use crate::Repository;
 use crate::arm::{LINKER, SME2_CPU, TARGET, emulator, has_std, major, sme2_emulator};
+use crate::side_by_side::side_by_side;
 use anyhow::{Context as _, Result, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::num::NonZero;
+use std::fs;
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread::available_parallelism;
 
 const DOCUMENT: &str = "docs/reference/kernels.md";
 const TIERS: [&str; 3] = ["neon", "neon_dotprod", "neon_i8mm"];
@@ -161,7 +160,7 @@ pub fn run(check: bool) -> Result<bool> {
     })?;
     let path = root.join(DOCUMENT);
     if check {
-        return compare(&std::fs::read_to_string(&path)?, &measured);
+        return compare(&fs::read_to_string(&path)?, &measured);
     }
     if newer_emulator.is_none() {
         bail!("the document would lose the rows of {SME2}");
@@ -174,14 +173,14 @@ pub fn run(check: bool) -> Result<bool> {
                  llvm-{SIMULATOR}), and older ones lack cores. The counts are written. The table of simulated throughput \
                  stays as it was, so it is out of date for every kernel that changed."
             );
-            let before = std::fs::read_to_string(&path)?;
+            let before = fs::read_to_string(&path)?;
             let at = before.find(SIMULATED).with_context(|| {
                 format!("{DOCUMENT} has no table of simulated throughput to keep; install llvm-{SIMULATOR}")
             })?;
             before[at..].to_owned()
         }
     };
-    std::fs::write(&path, counted(&measured)? + &simulated)?;
+    fs::write(&path, counted(&measured)? + &simulated)?;
     Ok(over_limits(&measured).is_empty())
 }
 
@@ -200,32 +199,6 @@ fn build(root: &Path) -> Result<PathBuf> {
         bail!("the example could not be built");
     }
     Ok(folder.join(TARGET).join("release/examples/count"))
-}
-
-/// What becomes of each of `jobs`, in their order, by as many threads as there are CPUs.
-fn side_by_side<J: Sync, R: Send>(jobs: &[J], run: impl Fn(&J) -> Result<R> + Sync) -> Result<Vec<R>> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Relaxed);
-            let Some(job) = jobs.get(at) else {
-                return Ok(done);
-            };
-            done.push((at, run(job)?));
-        }
-    };
-    let parts: Result<Vec<Vec<_>>> = std::thread::scope(|scope| {
-        let threads = available_parallelism().map_or(1, NonZero::get);
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let parts = workers
-            .into_iter()
-            .map(|worker| worker.join().expect("no worker panics"));
-        parts.collect()
-    });
-    let mut done: Vec<_> = parts?.into_iter().flatten().collect();
-    done.sort_by_key(|(at, _)| *at);
-    Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
 fn output(command: &mut Command) -> Result<String> {
@@ -270,32 +243,62 @@ fn trace(
     calls: u64,
 ) -> Result<(BTreeMap<u64, u64>, String)> {
     let log = program.with_extension(format!("{case}.{tier}.log"));
-    // Since version 8.1 the option has another name.
-    let single = if output(Command::new(emulator).arg("-help"))?.contains("one-insn-per-tb") {
-        "-one-insn-per-tb"
-    } else {
-        "-singlestep"
-    };
     let printed = output(
         Command::new(emulator)
-            .args(["-cpu", cpu, single, "-d", "exec,nochain", "-D"])
+            .args(["-cpu", cpu, "-d", "in_asm,exec,nochain", "-D"])
             .arg(&log)
             .arg(program)
             .args([tier, case, &calls.to_string()]),
     )?;
-    let mut times = BTreeMap::new();
-    let mut lines = BufReader::with_capacity(1 << 20, std::fs::File::open(&log)?);
+    let times = executed(BufReader::with_capacity(1 << 20, fs::File::open(&log)?))?;
+    fs::remove_file(&log)?;
+    Ok((times, printed))
+}
+
+/// How often each address is executed, from a log of QEMU: of each block the instructions when it is translated, and a line
+/// whenever it runs from its first to its last.
+///
+/// ```text
+/// IN: _start
+/// 0x00405e80:  d503201f  nop
+/// 0x00405e84:  d65f03c0  ret
+///
+/// Trace 0: 0x7f6649600100 [0000000001009331/0000000000405e80/00000001/00000200] _start
+/// ```
+fn executed(mut log: impl BufRead) -> Result<BTreeMap<u64, u64>> {
+    let hexadecimal = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+    let mut blocks: Vec<(Vec<u64>, u64)> = Vec::new();
+    // By where the emulator keeps what it made of the block.
+    let mut kept: HashMap<u64, usize> = HashMap::new();
+    let mut translated: Vec<u64> = Vec::new();
     let mut line = String::new();
-    while lines.read_line(&mut line)? > 0 {
-        // Trace 0: 0x7fa674800100 [0000000001009331/0000000000405b00/00000001/00000201] symbol
-        let address = line.split('/').nth(1).and_then(|a| u64::from_str_radix(a, 16).ok());
-        if let Some(address) = address {
-            *times.entry(address).or_insert(0) += 1;
+    while log.read_line(&mut line)? > 0 {
+        if line.starts_with("IN:") {
+            translated.clear();
+        } else if let Some(run) = line.strip_prefix("Trace ") {
+            let place = run.split_whitespace().nth(1).and_then(hexadecimal);
+            let first = run.split('/').nth(1).and_then(hexadecimal);
+            let (Some(place), Some(first)) = (place, first) else {
+                bail!("expected a place and an address, found `{}`", line.trim_end());
+            };
+            if translated.first() == Some(&first) {
+                kept.insert(place, blocks.len());
+                blocks.push((std::mem::take(&mut translated), 0));
+            }
+            let block = kept.get(&place).and_then(|&block| blocks.get_mut(block));
+            block.context("a block runs that was not translated")?.1 += 1;
+        } else if let Some((address, _)) = line.split_once(':').filter(|_| line.starts_with("0x")) {
+            translated.extend(hexadecimal(address));
         }
         line.clear();
     }
-    std::fs::remove_file(&log)?;
-    Ok((times, printed))
+    let mut times = BTreeMap::new();
+    for (addresses, runs) in blocks {
+        for address in addresses {
+            *times.entry(address).or_insert(0) += runs;
+        }
+    }
+    Ok(times)
 }
 
 fn measure(
@@ -562,6 +565,19 @@ does about three fifths of it with `sdot` on Neoverse N1, and two fifths with `s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn executed_counts_every_instruction_of_blocks_that_run() {
+        let log = "IN: f\n0x10:  d503201f  nop\n0x14:  b5ffffe1  cbnz x1, #0x10\n\n\
+                   Trace 0: 0xa0 [1/10/1/200] f\nTrace 0: 0xa0 [1/10/1/200] f\n\
+                   IN: f\n0x14:  b5ffffe1  cbnz x1, #0x10\n\nTrace 0: 0xb0 [1/14/1/200] f\n\
+                   IN: g\n0x20:  d65f03c0  ret\n\nTrace 0: 0xa0 [1/20/1/200] g\n";
+        let expected = BTreeMap::from([(0x10, 2), (0x14, 3), (0x20, 1)]);
+        assert_eq!(executed(log.as_bytes()).unwrap(), expected);
+        let error = executed("Trace 0: 0xa0 [1/10/1/200] f\n".as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), "a block runs that was not translated");
+        assert!(executed("Trace 0: 0xa0\n".as_bytes()).is_err());
+    }
 
     #[test]
     fn simulator_of_an_older_version_is_not_taken() {
