@@ -52,7 +52,7 @@ fn tested() -> impl Iterator<Item = &'static Kernels> {
 }
 
 /// The bundle of a model, converted unless it is in `dir` already. Others may be at it, too.
-fn bundle(case: &Path, dir: &Path, bits: u8) -> Arc<Bundle> {
+fn bundle(case: &Path, dir: &Path, bits: u32) -> Arc<Bundle> {
     let name = format!("{}-{bits}", case.file_name().unwrap().display());
     let path = dir.join(&name);
     if !path.exists() {
