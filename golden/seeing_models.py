@@ -6,6 +6,7 @@ For each case this writes `seeing/<case>/` with config.json, weights, a small to
   expected.safetensors  `logits` of every position, F32 [seq, vocab], and `rows.<picture>`, F32 [tokens, hidden]
   mmproj.gguf           where GGUF files are read: the encoder of pictures as llama.cpp's converter writes it, F32
   text.gguf             where no other case has it (golden/make_gguf.py): the text model in the same way
+  sound.<i>.wav         where the model hears: the sounds of the conversation, 16 bits; their rows are `heard.<i>`, F32 [tokens, hidden]
 
     python golden/seeing_models.py LLAMA_CPP_FOLDER [case ...]
 
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import wave
 from pathlib import Path
 
 import numpy
@@ -28,6 +30,7 @@ from tiny_models import CORPUS
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedTokenizerFast
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.gemma4.feature_extraction_gemma4 import Gemma4AudioFeatureExtractor
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor, convert_image_to_patches
 from transformers.models.lfm2_vl.processing_lfm2_vl import Lfm2VlProcessor
@@ -46,6 +49,7 @@ GEMMA = (
 )
 GEMMA4_NAMES = ["<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|image>", "<|image|>", "<image|>"]
 GEMMA4 = GEMMA.replace("<start_of_turn>", "<|turn>").replace("<end_of_turn>", "<turn|>").replace("<start_of_image>", "<|image|>")
+GEMMA4_HEARS = GEMMA4.replace("{% else %}{{ p.text }}", "{% elif p.type == 'audio' %}<|audio|>{% else %}{{ p.text }}")
 QWEN_NAMES = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 NAMES = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>",
          "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"]
@@ -69,6 +73,12 @@ CONVERSATION = [
     {"role": "user", "content": [IMAGE, said("What is this?")]},
     {"role": "assistant", "content": [said("the one and the other")]},
     {"role": "user", "content": [said("And"), IMAGE, said("that?")]},
+]
+SOUND = {"type": "audio"}
+HEARING = [
+    {"role": "user", "content": [SOUND, said("What is this?"), IMAGE]},
+    {"role": "assistant", "content": [said("the one and the other")]},
+    {"role": "user", "content": [said("And"), SOUND, said("that?")]},
 ]
 VISION = dict(hidden_size=36, intermediate_size=56, num_hidden_layers=2, num_attention_heads=3)
 # Of encoders that are those of other cases.
@@ -323,6 +333,54 @@ class Gemma4Moe(Gemma4):
     vision_more = dict(standardize=True)
 
 
+class Gemma4Hears(Gemma4):
+    """Gemma 4 E2B with what it hears with: a spectrogram, two convolutions, and positions that see some before them."""
+
+    pictures = [(50, 30, 15)]
+    sounds = [8_000, 20_900]
+    conversation, template = HEARING, GEMMA4_HEARS
+    names = GEMMA4_NAMES + ["<|audio>", "<|audio|>", "<audio|>"]
+
+    def config(self, vocab):
+        config = super().config(vocab)
+        audio = dict(model_type="gemma4_audio", hidden_size=32, num_hidden_layers=2, num_attention_heads=2, subsampling_conv_channels=[16, 8], conv_kernel_size=3,
+                     output_proj_dims=24)
+        own = {key: value.to_dict() for key, value in (("text_config", config.text_config), ("vision_config", config.vision_config))}
+        return AutoConfig.for_model("gemma4", **own, audio_config=audio, boi_token_id=5, eoi_token_id=7, image_token_id=6, video_token_id=vocab + 1,
+                                    boa_token_id=8, audio_token_id=9, eoa_token_index=10, eos_token_id=[1, 4], tie_word_embeddings=True)
+
+    def extractor(self):
+        return Gemma4AudioFeatureExtractor(feature_size=16)
+
+    def hear(self, sounds):
+        made = [self.extractor()([sound], return_tensors="np") for sound in sounds]
+        longest = max(one["input_features"].shape[1] for one in made)
+        features, mask = torch.zeros(len(made), longest, 16), torch.zeros(len(made), longest, dtype=torch.bool)
+        sizes = []
+        for i, one in enumerate(made):
+            frames = one["input_features"].shape[1]
+            features[i, :frames], mask[i, :frames] = torch.from_numpy(one["input_features"][0]), torch.from_numpy(one["input_features_mask"][0])
+            sizes.append(int(mask[i, ::2][::2].sum()))
+        return {"input_features": features, "input_features_mask": mask}, ["<|audio>" + n * "<|audio|>" + "<audio|>" for n in sizes], sizes
+
+    def beside(self, ids):
+        return {"mm_token_type_ids": torch.tensor([[{6: 1, 9: 3}.get(id, 0) for id in ids]])}
+
+    def adjust(self, model):
+        super().adjust(model)
+        for name, x in model.model.audio_tower.named_parameters():
+            if name.endswith("conv.weight"):
+                # Logarithms of quiet bands are far from zero.
+                x.mul_(0.3)
+
+
+def sound(samples, seed):
+    """Two tones that rise, and some noise, from -1 to 1 in 16 bits."""
+    at, noise = numpy.arange(samples) / 16_000, numpy.random.default_rng(seed).standard_normal(samples)
+    made = 0.3 * numpy.sin(2 * numpy.pi * (200 + 300 * at) * at) + 0.2 * numpy.sin(2 * numpy.pi * (1500 + 2000 * at * seed) * at) + 0.05 * noise
+    return (made * 32767).round().astype(numpy.int16)
+
+
 class Qwen3VlMoe(Qwen3Vl):
     """Qwen3-VL with experts, which released checkpoints store with rows and columns exchanged."""
 
@@ -398,17 +456,36 @@ def write(name, case):
         assert all(torch.equal(value, again[key]) for key, value in model.state_dict().items())
     images = [picture(*sizes) for sizes in case.pictures]
     inputs, texts, sizes = case.prepare(processor, images)
-    rendered = tok.apply_chat_template(CONVERSATION, tokenize=False, add_generation_prompt=True)
+    conversation = getattr(case, "conversation", CONVERSATION)
+    rendered = tok.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     pieces = rendered.split(case.word)
     text = pieces[0] + "".join(t + p for t, p in zip(texts, pieces[1:], strict=True))
+    heard_inputs, heard_sizes = {}, []
+    if hasattr(case, "sounds"):
+        both = {"feature_extractor": json.loads(case.extractor().to_json_string()), "image_processor": json.loads(processor.to_json_string())}
+        (folder / "processor_config.json").write_text(json.dumps(both, indent=2) + "\n", encoding="utf-8")
+        (folder / "preprocessor_config.json").unlink()
+        sounds = [sound(samples, i + 1) for i, samples in enumerate(case.sounds)]
+        for i, samples in enumerate(sounds):
+            with wave.open(str(folder / f"sound.{i}.wav"), "wb") as file:
+                file.setnchannels(1), file.setsampwidth(2), file.setframerate(16_000), file.writeframes(samples.tobytes())
+        heard_inputs, heard_texts, heard_sizes = case.hear([samples.astype(numpy.float32) / 32768 for samples in sounds])
+        pieces = text.split("<|audio|>")
+        text = pieces[0] + "".join(t + p for t, p in zip(heard_texts, pieces[1:], strict=True))
     ids = tok(text, add_special_tokens=False)["input_ids"]
     with torch.no_grad():
+        heard = []
+        if heard_inputs:
+            made = model.model.get_audio_features(**heard_inputs)
+            heard = [rows[mask].contiguous() for rows, mask in zip(made.pooler_output, made.attention_mask)]
+            assert [len(rows) for rows in heard] == heard_sizes
         made = model.model.get_image_features(**inputs)
         if hasattr(case, "rows"):
             features = case.rows(made)
         else:
             features = made.pooler_output if hasattr(made, "pooler_output") else made
             features = torch.cat([f.reshape(-1, f.shape[-1]) for f in features])
+        inputs = inputs | heard_inputs
         beside = getattr(case, "beside", lambda ids: {})
         logits = model(input_ids=torch.tensor([ids]), **inputs, **beside(ids)).logits[0]
         greedy, all_ids = [], list(ids)
@@ -421,8 +498,10 @@ def write(name, case):
     expected = {"logits": logits.contiguous()}
     for i, rows in enumerate(features.split(sizes)):
         expected[f"rows.{i}"] = rows.contiguous()
+    for i, rows in enumerate(heard):
+        expected[f"heard.{i}"] = rows
     save_file(expected, folder / "expected.safetensors")
-    about = {"messages": CONVERSATION, "pictures": case.pictures, "text": text, "ids": ids, "greedy": greedy}
+    about = {"messages": conversation, "pictures": case.pictures, "text": text, "ids": ids, "greedy": greedy}
     (folder / "expected.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
     print(name, len(ids), sizes, logits.std().item(), len(set(greedy)))
     llama_cpp = Path(sys.argv[1])
@@ -467,6 +546,6 @@ if __name__ == "__main__":
     # Pillow's resize in place of torchvision's.
     References()
     cases = {"smolvlm": SmolVlm(), "lfm2_vl": Lfm2Vl(), "gemma3": Gemma3(), "qwen3_vl": Qwen3Vl(), "qwen3_5": Qwen35(),
-             "qwen3_vl_moe": Qwen3VlMoe(), "qwen3_5_moe": Qwen35Moe(), "gemma4": Gemma4(), "gemma4_moe": Gemma4Moe()}
+             "qwen3_vl_moe": Qwen3VlMoe(), "qwen3_5_moe": Qwen35Moe(), "gemma4": Gemma4(), "gemma4_moe": Gemma4Moe(), "gemma4_hears": Gemma4Hears()}
     for name in sys.argv[2:] or cases:
         write(name, cases[name])

@@ -2,7 +2,7 @@
 
 A model is a number that `cactus_init` gives. Messages, options and tools are lists and dicts, or the JSON of them. Results are dicts
 with the keys that those functions have; an error is a RuntimeError, and its text is `cactus_get_last_error()` too. What this engine
-does not do (sound in a conversation), or does under another name (speech, documents of a folder), raises one that says so.
+does not do, or does under another name (speech, documents of a folder), raises one that says so.
 
 Nothing leaves this machine unless `cactus_model_set_policy` has given the model a `cactus.Policy`. Then the options on handing off
 (`confidence_threshold` and the others) change it for their request.
@@ -20,12 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from . import compat_index
+from . import compat_index, pictures, sounds
 from .answer import Answer, AnswerStream
 from .errors import CactusError
 from .model import Model
 from .options import chat_body, encoded, token_ids
-from .pictures import part_of
 from .policy import Policy
 from .session import Session
 
@@ -195,22 +194,37 @@ def _messages(messages: Any) -> list[dict[str, Any]]:
     messages = _value(messages)
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise ValueError("`messages` is expected to be a list of objects with `role` and `content`, or the JSON of one")
-    if any(message.get("audio") for message in messages):
-        raise ValueError("audio is not in this build")
     return [_shown(i, message) for i, message in enumerate(messages)]
 
 
 def _shown(i: int, message: dict[str, Any]) -> dict[str, Any]:
-    """A message with the pictures in its files before its text."""
+    """A message with the pictures and sounds in its files before its text."""
     rest = {name: value for name, value in message.items() if name not in ("images", "audio")}
-    if not message.get("images"):
-        return rest
+    media: list[Any] = []
+    for name, part_of in (("images", pictures.part_of), ("audio", sounds.part_of)):
+        files = message.get(name)
+        if not files:
+            continue
+        if isinstance(files, (str, bytes)) or not isinstance(files, Sequence):
+            raise ValueError(f"`messages[{i}].{name}` is expected to be a list of files")
+        media += [part_of(f"messages[{i}].{name}[{n}]", file) for n, file in enumerate(files)]
+    return _first(rest, media) if media else rest
+
+
+def _first(message: dict[str, Any], parts: list[Any]) -> dict[str, Any]:
     content = message.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-    if isinstance(message["images"], (str, bytes)) or not isinstance(message["images"], Sequence):
-        raise ValueError(f"`messages[{i}].images` is expected to be a list of files")
-    files = enumerate(message["images"])
-    return {**rest, "content": [part_of(f"messages[{i}].images[{n}]", file) for n, file in files] + parts}
+    return {**message, "content": parts + (content if isinstance(content, list) else [{"type": "text", "text": content or ""}])}
+
+
+def _heard(messages: list[dict[str, Any]], pcm: bytes | None) -> list[dict[str, Any]]:
+    """The messages with a sound before the last text of the user."""
+    if not pcm:
+        return messages
+    asked = [i for i, message in enumerate(messages) if message.get("role") == "user"]
+    if not asked or len(pcm) % 2:
+        raise ValueError("`pcm_data` is expected to be samples of 2 bytes for a message of the user")
+    part = sounds.part_of("pcm_data", sounds.wav_of_pcm(bytes(pcm)))
+    return [_first(message, [part]) if i == asked[-1] else message for i, message in enumerate(messages)]
 
 
 def _result(answer: Answer, seconds: float) -> dict[str, Any]:
@@ -251,10 +265,8 @@ def cactus_complete(
     raised: BaseException | None = None
     with _told("cactus_complete"):
         held = _held(model)
-        if pcm_data is not None:
-            raise ValueError("sound in a conversation is not in this build; `cactus.Transcriber` writes down recordings")
         with held.turn():
-            stream = held.begin(_messages(messages), _asked(options, tools), _handing_off(options))
+            stream = held.begin(_heard(_messages(messages), pcm_data), _asked(options, tools), _handing_off(options))
             held.stream = stream
             try:
                 for piece in stream.events():

@@ -194,6 +194,7 @@ class Model:
         messages: Messages,
         *,
         images: Sequence[Any] | None = ...,
+        sounds: Sequence[Any] | None = ...,
         tools: Sequence[Any] | None = ...,
         tool_choice: Any = ...,
         schema: Any = ...,
@@ -208,6 +209,7 @@ class Model:
         messages: Messages,
         *,
         images: Sequence[Any] | None = ...,
+        sounds: Sequence[Any] | None = ...,
         tools: Sequence[Any] | None = ...,
         tool_choice: Any = ...,
         schema: Any = ...,
@@ -221,6 +223,7 @@ class Model:
         messages: Messages,
         *,
         images: Sequence[Any] | None = None,
+        sounds: Sequence[Any] | None = None,
         tools: Sequence[Any] | None = None,
         tool_choice: Any = None,
         schema: Any = None,
@@ -232,7 +235,8 @@ class Model:
         """Answers a conversation: a text, or messages as the OpenAI API has them.
 
         `images` go before the text of the last message: files, their bytes, images of Pillow, or arrays `[height, width, 3]` of bytes.
-        In messages they are parts `{"type": "image", "image": …}`.
+        In messages they are parts `{"type": "image", "image": …}`. So do `sounds`, for a model that hears: files, their bytes, or arrays
+        `[samples]` of floats, mono, 16,000 a second; in messages `{"type": "audio", "audio": …}`.
         `tools` are plain functions, pydantic models or the API's dicts; what the model calls is in `Answer.tool_calls`. With
         `tool_choice`, "required" or a name, it has to. `schema` is the form that the answer is held to: a pydantic model, a
         dataclass, a type, or a JSON Schema; `Answer.parsed` is the value. With `stream`, the pieces of text come as they are
@@ -241,6 +245,7 @@ class Model:
         body = chat_body(
             messages,
             images=images,
+            sounds=sounds,
             tools=tools,
             tool_choice=tool_choice,
             schema=schema,
@@ -472,7 +477,7 @@ class Model:
 
 
 def _body(messages: Messages, **asked: Any) -> str:
-    names = ("images", "tools", "tool_choice", "schema", "reasoning", "template_variables", "stream")
+    names = ("images", "sounds", "tools", "tool_choice", "schema", "reasoning", "template_variables", "stream")
     options = {name: value for name, value in asked.items() if name not in names}
     return chat_body(messages, options=options, **{name: asked[name] for name in names if name in asked})
 

@@ -144,25 +144,36 @@ def messages_of(messages: Messages) -> list[Any]:
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
     from .pictures import with_pictures
+    from .sounds import with_sounds
+
+    def made(message: Any, at: str) -> Any:
+        return with_sounds(with_pictures(message, at), at)
 
     if isinstance(messages, Mapping):
-        return [with_pictures(messages, "messages[0]")]
+        return [made(messages, "messages[0]")]
     each = enumerate(listed("messages", "a text or a list of messages", messages))
-    return [with_pictures(plain(message), f"messages[{i}]") for i, message in each]
+    return [made(plain(message), f"messages[{i}]") for i, message in each]
 
 
-def with_images(messages: list[Any], images: Any) -> list[Any]:
-    """Messages with pictures before the text of the last of the user."""
-    from .pictures import part_of
+def with_media(messages: list[Any], images: Any, sounds: Any) -> list[Any]:
+    """Messages with pictures and sounds before the text of the last of the user."""
+    from . import pictures, sounds as audio
 
-    if isinstance(images, (str, bytes, os.PathLike)) or not isinstance(images, Sequence):
-        raise refused("images", "a list of pictures", images)
-    if not messages or not isinstance(messages[-1], Mapping) or messages[-1].get("role") != "user":
-        raise refused("images", "the last message to be of the user; put the picture into its content instead", messages[-1:])
+    parts: list[Any] = []
+    for name, given, part_of in (("images", images, pictures.part_of), ("sounds", sounds, audio.part_of)):
+        if given is None:
+            continue
+        if isinstance(given, (str, bytes, os.PathLike)) or not isinstance(given, Sequence):
+            raise refused(name, f"a list of {name}", given)
+        if not messages or not isinstance(messages[-1], Mapping) or messages[-1].get("role") != "user":
+            raise refused(name, "the last message to be of the user; put them into its content instead", messages[-1:])
+        parts += [part_of(f"{name}[{i}]", one) for i, one in enumerate(given)]
+    if not parts:
+        return messages
     last = dict(messages[-1])
     content = last.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
-    last["content"] = [part_of(f"images[{i}]", image) for i, image in enumerate(images)] + list(parts)
+    said = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+    last["content"] = parts + list(said)
     return [*messages[:-1], last]
 
 
@@ -204,6 +215,7 @@ def chat_body(
     reasoning: bool | None = None,
     template_variables: Mapping[str, Any] | None = None,
     images: Sequence[Any] | None = None,
+    sounds: Sequence[Any] | None = None,
     stream: bool = False,
     options: Mapping[str, Any],
 ) -> str:
@@ -212,7 +224,7 @@ def chat_body(
     if (top := body.pop("logprobs", None)) is not None:
         body["logprobs"] = True
         body["top_logprobs"] = top
-    body["messages"] = messages_of(messages) if images is None else with_images(messages_of(messages), images)
+    body["messages"] = with_media(messages_of(messages), images, sounds)
     if not tools and tool_choice not in (None, "auto", "none"):
         raise InvalidRequestError("`tool_choice`: there are no tools to choose from; give `tools`, too")
     if tools:

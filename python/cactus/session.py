@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Union
 from .answer import Answer, AnswerStream, whole_answers
 from .asynchronous import AsyncAnswerStream, in_thread, streamed
 from .errors import SavedSessionError
-from .options import Messages, chat_body, encoded, messages_of, path_of, with_images
+from .options import Messages, chat_body, encoded, messages_of, path_of, with_media
 
 if TYPE_CHECKING:
     from .model import Model
@@ -39,9 +39,8 @@ class Session:
             self.messages += messages_of(message) if isinstance(message, (str, list)) else messages_of([message])
         given = {name: merged.pop(name) for name in _ASKED if name in merged}
         try:
-            images = merged.pop("images", None)
-            if images is not None:
-                self.messages[:] = with_images(self.messages, images)
+            media = [merged.pop(name, None) for name in ("images", "sounds")]
+            self.messages[:] = with_media(self.messages, *media)
             submitted = self._inner.submit("chat", chat_body(self.messages, stream=stream, options=merged, **given))
         except BaseException:
             self.messages[:] = before

@@ -51,7 +51,9 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "multimodal",
-        &["base", "tensor", "vision", "bundle", "runtime", "engine"],
+        &[
+            "base", "tensor", "audio", "vision", "bundle", "runtime", "engine", "speech",
+        ],
     ),
     ("pdf", &[]),
     ("retrieval", &["base", "bundle", "kernels"]),
@@ -175,9 +177,9 @@ const ALL: &[&str] = &[
     "import",
     "runtime",
     "engine",
-    "multimodal",
     "embed",
     "speech",
+    "multimodal",
     "pdf",
     "retrieval",
     "rag",

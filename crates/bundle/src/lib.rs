@@ -21,6 +21,7 @@ mod digest;
 mod embedding;
 mod error;
 mod graph_file;
+mod hearing;
 mod manifest;
 mod map;
 mod reader;
@@ -38,6 +39,7 @@ pub use embedding::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use graph_file::{GRAPH_MAGIC, GRAPH_VERSION, decode_graph, encode_graph};
+pub use hearing::{HEARING_VERSION, Hearing, SoundMarks};
 pub use manifest::{Component, FileEntry, Manifest, PortDecl, Provenance, TokenIds, WeightEntry, WeightsManifest};
 pub use map::{Mapped, handle_faults};
 pub use reader::{Bundle, Weight};
@@ -45,7 +47,7 @@ pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAG
 pub use scratch::{Scratch, remove_abandoned};
 pub use speech::{
     Chunks, Ctc, Decoding, Edges, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces, Prompted,
-    SPEECH_VERSION, Samples, Speech, Streaming, Timestamps, Transducer, Window, WindowFunction,
+    SPEECH_VERSION, Samples, Spectrum, Speech, Streaming, Timestamps, Transducer, Window, WindowFunction,
 };
 pub use verify::{BlockSums, Verified};
 pub use writer::{About, BundleWriter, check_destination};
@@ -65,6 +67,8 @@ pub const WEIGHTS_CHECKSUMS_PATH: &str = "weights_checksums.json";
 pub const BLOCK_BYTES: usize = 256 << 10;
 /// Path of the record of how a model hears inside a bundle.
 pub const SPEECH_PATH: &str = "speech.json";
+/// Path of the record of how sounds become input of a model that writes about them, inside a bundle.
+pub const HEARING_PATH: &str = "hearing.json";
 /// Path of the record of how a model makes vectors or scores of texts inside a bundle.
 pub const EMBEDDING_PATH: &str = "embedding.json";
 /// Path of the record of how pictures become input inside a bundle; `cactus-vision` knows what it says.

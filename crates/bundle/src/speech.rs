@@ -96,6 +96,9 @@ pub struct LogMel {
     pub drop_last_frame: bool,
     /// Factor of the sample before that is taken from each sample; 0 for none.
     pub preemphasis: f32,
+    /// What of the transform the bands add up.
+    #[serde(default, skip_serializing_if = "Spectrum::is_power")]
+    pub spectrum: Spectrum,
     /// Bands.
     pub mels: u32,
     /// Mel scale and norm of the bands.
@@ -132,6 +135,25 @@ pub enum Edges {
     Zeros,
 }
 
+/// What is taken of a Fourier transform.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Spectrum {
+    /// The square of the absolute value.
+    #[default]
+    Power,
+    /// The absolute value.
+    Magnitude,
+}
+
+impl Spectrum {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+    fn is_power(&self) -> bool {
+        *self == Spectrum::Power
+    }
+}
+
 /// How bands divide the frequencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -139,6 +161,8 @@ pub enum Edges {
 pub enum MelScale {
     /// Slaney's scale, linear below 1 kHz, and bands of equal area.
     Slaney,
+    /// HTK's scale, `2595 log10(1 + f / 700)`, and bands of equal height.
+    Htk,
 }
 
 /// The logarithm of a power.
@@ -163,6 +187,8 @@ pub enum Logarithm {
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Normalization {
+    /// Nothing.
+    None {},
     /// `(max(x, largest - range) + add) / divide`, where `largest` is that of all bands and frames.
     BelowLargest {
         /// How far below the largest.
@@ -350,33 +376,35 @@ impl Bundle {
         if !self.has_file(SPEECH_PATH) {
             return Ok(None);
         }
-        let path = self.root().join(SPEECH_PATH);
-        // The version is read first and alone: a newer document may have fields that this program does not know.
+        self.check_version(SPEECH_PATH, SPEECH_VERSION)?;
+        let speech: Speech = self.listed(SPEECH_PATH)?;
+        match speech.check(self.manifest().vocab_size) {
+            Ok(()) => Ok(Some(speech)),
+            Err(what) => Err(Error::new(ErrorKind::Invalid, self.root().join(SPEECH_PATH), what)),
+        }
+    }
+
+    /// Whether a document has the version that this program reads. It is read first and alone: a newer document may have fields that this
+    /// program does not know.
+    pub(crate) fn check_version(&self, document: &str, version: u32) -> Result<()> {
         #[derive(Deserialize)]
         struct Head {
             version: u32,
         }
-        let head: Head = self.listed(SPEECH_PATH)?;
-        if head.version != SPEECH_VERSION {
-            let what = format!(
-                "has version {}, this program reads version {SPEECH_VERSION}",
-                head.version
-            );
-            return Err(Error::new(ErrorKind::Version, path, what));
+        let head: Head = self.listed(document)?;
+        if head.version == version {
+            return Ok(());
         }
-        let speech: Speech = self.listed(SPEECH_PATH)?;
-        match speech.check(self.manifest().vocab_size) {
-            Ok(()) => Ok(Some(speech)),
-            Err(what) => Err(Error::new(ErrorKind::Invalid, path, what)),
-        }
+        let what = format!("has version {}, this program reads version {version}", head.version);
+        Err(Error::new(ErrorKind::Version, self.root().join(document), what))
     }
 }
 
 /// What cannot be, in words.
-type Checked<T = ()> = std::result::Result<T, String>;
+pub(crate) type Checked<T = ()> = std::result::Result<T, String>;
 
 /// Most samples of a transform, and of a second.
-const MAX_SAMPLES: u32 = 1 << 20;
+pub(crate) const MAX_SAMPLES: u32 = 1 << 20;
 /// Most bands.
 const MAX_MELS: u32 = 1 << 12;
 
@@ -540,7 +568,7 @@ fn within(token: u64, vocab_size: usize) -> Checked {
 }
 
 impl LogMel {
-    fn check(&self) -> Checked<&Self> {
+    pub(crate) fn check(&self) -> Checked<&Self> {
         let m = self;
         counts(
             "front_end",
@@ -592,7 +620,7 @@ impl Chunks {
 }
 
 /// Whether numbers of a section lie between a least and a most.
-fn counts<const N: usize>(section: &str, each: [(&str, u32, u32, u32); N]) -> Checked {
+pub(crate) fn counts<const N: usize>(section: &str, each: [(&str, u32, u32, u32); N]) -> Checked {
     for (name, found, least, most) in each {
         if !(least..=most).contains(&found) {
             return Err(format!(

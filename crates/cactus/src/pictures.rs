@@ -1,4 +1,4 @@
-//! Pictures in conversations (feature `pictures`), for models that see.
+//! Pictures and sounds in conversations (feature `pictures`), for models that see and hear.
 //!
 //! ```
 //! use cactus::pictures::{Pictures, part};
@@ -25,10 +25,16 @@
 //! # }
 //! ```
 
-pub use cactus_multimodal::{Error, ErrorKind, Limits, Look, Pictures};
+pub use cactus_multimodal::{Error, ErrorKind, Heard, Limits, Look, Pictures, Sounds, attach};
 
 /// A PNG, JPEG or WebP file as a part of a message.
 #[must_use]
 pub fn part(file: &[u8]) -> serde_json::Value {
     serde_json::json!({"type": "image", "data": cactus_engine::chat::to_base64(file)})
+}
+
+/// A WAV, MP3, FLAC, Ogg or M4A file as a part of a message.
+#[must_use]
+pub fn sound_part(file: &[u8]) -> serde_json::Value {
+    serde_json::json!({"type": "audio", "data": cactus_engine::chat::to_base64(file)})
 }

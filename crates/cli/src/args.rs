@@ -353,6 +353,9 @@ pub(crate) struct RunArgs {
     /// Say what becomes of each picture: its views, their sizes, and how many tokens they are
     #[arg(long, requires = "image")]
     pub(crate) show_image_tokens: bool,
+    /// Play the model this sound (WAV, MP3, FLAC, Ogg, M4A) with the prompt; can be repeated
+    #[arg(long, visible_alias = "audio-file", value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
+    pub(crate) audio: Vec<PathBuf>,
     /// Token ids to continue, instead of a prompt; separated by commas
     #[arg(long, value_delimiter = ',', value_name = "IDS", conflicts_with = "prompt")]
     pub(crate) input_ids: Option<Vec<u32>>,

@@ -23,7 +23,9 @@ use crate::constraints::Constraints;
 use crate::media::Media;
 use crate::scheduler::Request;
 use crate::{Error, GenerateOptions, Model, Result};
-pub use attached::{WrongPart, check_pictures, picture_bytes, picture_of_part, picture_of_url, to_base64};
+pub use attached::{
+    Sense, WrongPart, check_files, file_bytes, media_of_part, picture_of_part, picture_of_url, sound_of_part, to_base64,
+};
 use cactus_text::grammar::{Constraint, Grammar, Reasoning};
 use cactus_text::tools::{CallFormat, ParserOptions, most_relevant, prepare_messages};
 pub use cactus_text::tools::{Delta, Message, Tool, ToolCall, ToolChoice};
@@ -32,8 +34,8 @@ use messages::Checked;
 use plain::Plain;
 pub use reader::MessageReader;
 use serde_json::{Map, Value};
-use shown::Contents;
-pub use shown::{Shown, ShowsPictures};
+use shown::{Contents, File};
+pub use shown::{Shown, Shows};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -52,10 +54,12 @@ pub const MAX_TOOLS_TO_CHOOSE: usize = 16_384;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
     /// Messages in the form of the OpenAI API: roles `system`, `developer`, `user`, `assistant` and `tool`; the content a
-    /// string, null, or parts of the types `text` and `image` ([`picture_of_part`]); `tool_calls`, `tool_call_id` and `reasoning_content`.
+    /// string, null, or parts of the types `text`, `image` and `audio` ([`media_of_part`]); `tool_calls`, `tool_call_id` and `reasoning_content`.
     pub messages: Vec<Value>,
     /// The pictures of the parts of the type `image` that come without a file, in the order in which these stand in all messages.
     pub pictures: Vec<Shown>,
+    /// The sounds of the parts of the type `audio` that come without a file, in the same way.
+    pub sounds: Vec<Shown>,
     /// What the model may call.
     pub tools: Vec<Tool>,
     /// Which of them it may, or has to, call. With [`ToolChoice::None`] the model is not told of any.
@@ -73,7 +77,7 @@ pub struct ChatRequest {
     pub most_tools: Option<usize>,
     /// How near each of the tools is to that message, if a model of vectors was asked; it counts beside the words.
     pub tool_nearness: Option<Vec<f32>>,
-    /// The context rolls, so pictures that do not fit it together are no error: the oldest are let go.
+    /// The context rolls, so pictures and sounds that do not fit it together are no error: the oldest are let go.
     pub rolls: bool,
     /// The last message is the beginning of the answer.
     pub continue_final: bool,
@@ -87,6 +91,7 @@ impl Default for ChatRequest {
         Self {
             messages: Vec::new(),
             pictures: Vec::new(),
+            sounds: Vec::new(),
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
             parallel_calls: true,
@@ -121,7 +126,7 @@ pub struct Chat {
     pub begins_with_text: bool,
     salt: u64,
     /// Kept until they are computed.
-    pictures: Vec<Arc<Media>>,
+    media: Vec<Arc<Media>>,
 }
 
 impl ChatRequest {
@@ -158,15 +163,15 @@ impl Chat {
         };
         let tokenizer = model.tokenizer()?;
         let show = |files| shown::shown(model, files, request);
-        let (mut chat, pictures) = Self::with(template, tokenizer, request, show, || model.constraints())?;
-        chat.prompt = shown::placed(tokenizer, chat.prompt, &pictures)?;
-        chat.pictures = pictures.into_iter().map(|shown| shown.media).collect();
+        let (mut chat, media) = Self::with(template, tokenizer, request, show, || model.constraints())?;
+        chat.prompt = shown::placed(tokenizer, chat.prompt, &media)?;
+        chat.media = media.into_iter().map(|shown| shown.media).collect();
         Ok(chat)
     }
 
-    /// The pictures of the prompt.
-    pub fn pictures(&self) -> &[Arc<Media>] {
-        &self.pictures
+    /// The pictures and sounds of the prompt.
+    pub fn media(&self) -> &[Arc<Media>] {
+        &self.media
     }
 
     /// What the scheduler is asked for. The pieces that come back go to [`Chat::reader`], special tokens included.
@@ -174,7 +179,7 @@ impl Chat {
         Request {
             constraint: self.constraint.clone(),
             keep_special: true,
-            media: self.pictures.clone(),
+            media: self.media.clone(),
             salt: self.salt,
             ..Request::new(self.prompt.clone(), options)
         }
@@ -210,7 +215,7 @@ impl Chat {
             tools: Vec::new(),
             begins_with_text: true,
             salt: 0,
-            pictures: Vec::new(),
+            media: Vec::new(),
         })
     }
 
@@ -218,12 +223,12 @@ impl Chat {
         template: &ChatTemplate,
         tokenizer: &Tokenizer,
         request: &ChatRequest,
-        show: impl FnOnce(Vec<Option<Vec<u8>>>) -> Result<Vec<Shown>>,
+        show: impl FnOnce(Vec<File>) -> Result<Vec<Shown>>,
         constraints: impl FnOnce() -> Result<&'c Constraints>,
     ) -> Result<(Chat, Vec<Shown>)> {
         let mut notes = Vec::new();
         let Checked { messages, files } = messages::checked(&request.messages)?;
-        let odd = |value: &Value| contains(value, shown::PLACE);
+        let odd = |value: &Value| shown::PLACES.iter().any(|c| contains(value, *c));
         let told = |tool: &Tool| odd(&prompted::tool_json(tool));
         // Of messages their texts have been looked at; arguments of calls are texts only now.
         let calls = messages.iter().filter_map(|message| message.get("tool_calls"));
@@ -235,10 +240,10 @@ impl Chat {
         if let Some((field, _)) = odd_field.iter().find(|(_, found)| *found) {
             return Err(request_error(*field, "the texts hold code points that are no text"));
         }
-        let pictures = show(files)?;
+        let media = show(files)?;
         let tools = offered(request, messages::last_question(&messages))?;
         let conversation = Conversation::new(template, &messages, &tools);
-        let rendered = conversation.prompt(tokenizer, request, &pictures, messages, &mut notes)?;
+        let rendered = conversation.prompt(tokenizer, request, &media, messages, &mut notes)?;
         let asked = guide::Asked {
             calls: conversation.format,
             tools: &tools,
@@ -278,9 +283,9 @@ impl Chat {
             tools,
             begins_with_text: !rendered.in_reasoning && !harmony,
             salt: request.salt,
-            pictures: Vec::new(),
+            media: Vec::new(),
         };
-        Ok((chat, pictures))
+        Ok((chat, media))
     }
 }
 
@@ -378,7 +383,7 @@ impl<'a> Conversation<'a> {
         &self,
         tokenizer: &Tokenizer,
         request: &ChatRequest,
-        pictures: &[Shown],
+        media: &[Shown],
         mut messages: Vec<Value>,
         notes: &mut Vec<String>,
     ) -> Result<Rendered> {
@@ -425,9 +430,9 @@ impl<'a> Conversation<'a> {
             ..RenderOptions::default()
         };
         let switched = self.switch_reasoning(request, &mut options.variables);
-        let written = pictures.first().map(|picture| picture.written.as_str());
+        let written = shown::written(media);
         let rendered = self.render(&messages, &options, written, notes)?;
-        let mut rendered = shown::expanded(&rendered, pictures)?;
+        let mut rendered = shown::expanded(&rendered, media)?;
 
         let mut in_reasoning = match &continued {
             None => self.format.begins_in_reasoning(&rendered),
@@ -456,7 +461,7 @@ impl<'a> Conversation<'a> {
         &self,
         messages: &[Value],
         options: &RenderOptions,
-        written: Option<&str>,
+        written: shown::Written<'_>,
         notes: &mut Vec<String>,
     ) -> Result<String> {
         let contents = Contents::of(self.template, written);

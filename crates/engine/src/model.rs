@@ -1,6 +1,6 @@
 //! The immutable half of the engine: a loaded bundle with its program, tokenizer, template and threads.
 
-use crate::chat::ShowsPictures;
+use crate::chat::{Sense, Shows};
 use crate::constraints::{Constraints, GrammarStats};
 use crate::media::{self, Known};
 use crate::options::GenerateOptions;
@@ -65,7 +65,8 @@ pub struct Model {
     loading: Mutex<Option<JoinHandle<TextParts>>>,
     constraints: OnceLock<Result<Constraints>>,
     media: Known,
-    pictures: OnceLock<Arc<dyn ShowsPictures>>,
+    pictures: OnceLock<Arc<dyn Shows>>,
+    sounds: OnceLock<Arc<dyn Shows>>,
 }
 
 impl Model {
@@ -129,6 +130,7 @@ impl Model {
             constraints: OnceLock::new(),
             media: Known::default(),
             pictures: OnceLock::new(),
+            sounds: OnceLock::new(),
         }))
     }
 
@@ -187,15 +189,21 @@ impl Model {
         }
     }
 
-    /// Gives it what shows it pictures; once, later ones are left.
-    pub fn set_pictures(&self, shows: Arc<dyn ShowsPictures>) {
-        let _ = self.pictures.set(shows);
+    /// Gives it what shows it pictures, or sounds; once each, later ones are left.
+    pub fn set_shows(&self, sense: Sense, shows: Arc<dyn Shows>) {
+        let _ = match sense {
+            Sense::Picture => self.pictures.set(shows),
+            Sense::Sound => self.sounds.set(shows),
+        };
     }
 
-    /// What shows it pictures, where somebody gave it that.
+    /// What shows it pictures, or sounds, where somebody gave it that.
     #[must_use]
-    pub fn shows_pictures(&self) -> Option<&Arc<dyn ShowsPictures>> {
-        self.pictures.get()
+    pub fn shows(&self, sense: Sense) -> Option<&Arc<dyn Shows>> {
+        match sense {
+            Sense::Picture => self.pictures.get(),
+            Sense::Sound => self.sounds.get(),
+        }
     }
 
     pub(crate) fn known_media(&self) -> &Known {

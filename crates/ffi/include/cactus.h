@@ -549,7 +549,8 @@ int cactus_preprocess_audio_features(const char *_wav_path,
 /*
  Answers a conversation. The result, a JSON object, goes to `response_buffer`, and the function returns its bytes; a negative
  number where it failed, with the reason in the buffer, too. `options_json`, `tools_json`, `callback` and `pcm_buffer` may be
- NULL; sound is not in this build. Any number of threads may ask one model at once: their answers are computed together.
+ NULL. Sound in `pcm_buffer` (mono, 16 bits, little-endian, 16,000 samples a second) belongs to the last message of the user, for a model
+ that hears. Any number of threads may ask one model at once: their answers are computed together.
  */
 int cactus_complete(void *model,
                     const char *messages_json,

@@ -68,12 +68,26 @@ pub(crate) unsafe fn values<'a, T: Copy>(start: *const T, count: usize, name: &s
     Ok(unsafe { std::slice::from_raw_parts(start, count) })
 }
 
+/// Most bytes of a file of sound.
+const MAX_SOUND_BYTES: usize = 64 << 20;
+
 /// The bytes of a file that may be a picture; no more are read than one may have.
 ///
 /// # Errors
 /// A file that cannot be read, or has more.
 pub(crate) fn picture_file(path: &str, name: &str) -> Result<Vec<u8>> {
-    let most = Limits::default().max_bytes;
+    file(path, name, Limits::default().max_bytes, "save the picture smaller")
+}
+
+/// The same of a file that may be a sound.
+///
+/// # Errors
+/// As [`picture_file`].
+pub(crate) fn sound_file(path: &str, name: &str) -> Result<Vec<u8>> {
+    file(path, name, MAX_SOUND_BYTES, "cut the sound shorter")
+}
+
+fn file(path: &str, name: &str, most: usize, remedy: &str) -> Result<Vec<u8>> {
     let cannot = |why: String| Failure::argument(format!("`{name}`: cannot read `{path}`: {why}"));
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|e| cannot(e.to_string()))?;
@@ -81,9 +95,7 @@ pub(crate) fn picture_file(path: &str, name: &str) -> Result<Vec<u8>> {
     file.read_to_end(&mut bytes).map_err(|e| cannot(e.to_string()))?;
     match bytes.len() <= most {
         true => Ok(bytes),
-        false => Err(cannot(format!(
-            "it has more than {most} bytes; save the picture smaller"
-        ))),
+        false => Err(cannot(format!("it has more than {most} bytes; {remedy}"))),
     }
 }
 

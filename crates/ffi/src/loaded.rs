@@ -55,7 +55,7 @@ impl Loaded {
     ) -> Result<Arc<Loaded>> {
         let bundle = Arc::new(Bundle::open(path)?);
         let model = Model::of(bundle, options)?;
-        cactus_multimodal::Pictures::attach(&model).map_err(cactus_engine::Error::from)?;
+        cactus_multimodal::attach(&model).map_err(cactus_engine::Error::from)?;
         let scheduler = Scheduler::new(model, limits)?;
         let name = &scheduler.model().bundle().manifest().name;
         say(Level::Info, "model", &format!("loaded {name} from {}", path.display()));

@@ -5,7 +5,9 @@
 
 use crate::encode::{Encoder, LARGE, Stored};
 use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf};
-use cactus_bundle::{About, BundleWriter, EMBEDDING_PATH, Provenance, SPEECH_PATH, Speech, TokenIds, VISION_PATH};
+use cactus_bundle::{
+    About, BundleWriter, EMBEDDING_PATH, HEARING_PATH, Provenance, SPEECH_PATH, Speech, TokenIds, VISION_PATH,
+};
 use cactus_ir::{Graph, WeightExpr};
 use cactus_models::{ComponentDef, ModelDef};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
@@ -279,12 +281,21 @@ pub fn convert_calibrated(
     let mut storage = BTreeMap::new();
     let mut weights: Vec<Planned<'_>> = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
-    let sees = |part: &Part<'_>| def.sees.as_ref().is_some_and(|sees| sees.component == part.def.name);
-    let choose = |part: &Part<'_>| match sees(part) {
-        true => cactus_passes::choose_storage(&part.optimized, &of_pictures(policy)),
+    let hearing = crate::hearing::record(&def, &model).map_err(|e| e.in_file(source))?;
+    // What sees or hears.
+    let senses: Vec<&str> = [
+        def.sees.as_ref().map(|s| s.component),
+        def.hears.as_ref().map(|h| h.component),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let senses_in = |part: &Part<'_>| senses.contains(&&*part.def.name);
+    let choose = |part: &Part<'_>| match senses_in(part) {
+        true => cactus_passes::choose_storage(&part.optimized, &of_senses(policy)),
         false => cactus_passes::choose_storage(&part.optimized, policy),
     };
-    for part in parts.iter_mut().filter(|part| sees(part)) {
+    for part in parts.iter_mut().filter(|part| senses_in(part)) {
         let chosen = choose(part);
         cactus_passes::attend_on_integers(&mut part.optimized, &chosen).map_err(|e| {
             let what = format!("the graph of the component `{}` cannot be made: {e}", part.def.name);
@@ -344,13 +355,16 @@ pub fn convert_calibrated(
         let bytes = serde_json::to_vec_pretty(vision).unwrap_or_default();
         writer.add_file(VISION_PATH, &bytes).map_err(from_bundle)?;
     }
+    if let Some(hearing) = &hearing {
+        let bytes = serde_json::to_vec_pretty(hearing).unwrap_or_default();
+        writer.add_file(HEARING_PATH, &bytes).map_err(from_bundle)?;
+    }
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
     notes.extend(of_texts);
     notes.extend(blind);
-    if let Some(sees) = def.sees.as_ref().filter(|_| policy.bits < Bits::Eight) {
+    for component in senses.iter().filter(|_| policy.bits < Bits::Eight) {
         notes.push(format!(
-            "`{}` keeps 8 bits: no text calibrates it; a rule of a policy changes that",
-            sees.component
+            "`{component}` keeps 8 bits: no text calibrates it; a rule of a policy changes that"
         ));
     }
     notes.extend(unclear);
@@ -397,9 +411,9 @@ pub fn convert_calibrated(
     })
 }
 
-/// The precision of what sees: no text calibrates or measures it, and what it loses, every answer loses. What stands before and behind its
+/// The precision of what sees or hears: no text calibrates or measures it, and what it loses, every answer loses. What stands before and behind its
 /// layers is little work, and keeps 16 bits.
-fn of_pictures(policy: &Policy) -> Policy {
+fn of_senses(policy: &Policy) -> Policy {
     let mut own = Policy {
         bits: policy.bits.max(Bits::Sixteen),
         ..policy.clone()
@@ -717,7 +731,7 @@ mod tests {
             let encoder = def.components.iter().find(|c| c.name == sees.component).unwrap();
             let graph = Part::new(encoder, &ConvertOptions::default()).unwrap().optimized;
             let layers = vision_layers(&config);
-            let storage = cactus_passes::choose_storage(&graph, &of_pictures(&Policy::uniform(Bits::Four)));
+            let storage = cactus_passes::choose_storage(&graph, &of_senses(&Policy::uniform(Bits::Four)));
             let mut of_few_bits = 0;
             for (name, choice) in storage
                 .iter()

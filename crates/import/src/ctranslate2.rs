@@ -391,6 +391,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         config,
         generation_config: Value::Object(generation_config),
         front_end: json!({}),
+        hearing: json!({}),
         sentence: None,
         tokenizer,
         tensors: Box::new(source),

@@ -321,6 +321,7 @@ pub fn read(path: &Path, bytes: SharedBytes) -> Result<SourceModel> {
         config,
         generation_config: Value::Object(generation_config),
         front_end: json!({}),
+        hearing: json!({}),
         sentence: None,
         tokenizer: Some(made.tokenizer),
         tensors: Box::new(source),

@@ -48,6 +48,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         ..
     } = open_texts(folder)?;
     let front_end = front_end(folder, &config)?;
+    let hearing = hearing(folder, &config)?;
     let files = SafetensorsSource::open(folder)?;
     let tensors: Box<dyn TensorSource> = match packed {
         true => Box::new(Mxfp4Source::new(files).map_err(|e| e.in_file(folder))?),
@@ -71,6 +72,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         config,
         generation_config,
         front_end,
+        hearing,
         sentence,
         tokenizer,
         tensors,
@@ -92,6 +94,19 @@ fn front_end(folder: &Path, config: &Value) -> Result<Value> {
         let key = keys.into_iter().find(|key| all.get(key).is_some())?;
         all.get_mut(key).map(Value::take)
     });
+    Ok(section.filter(Value::is_object).unwrap_or_else(|| json!({})))
+}
+
+/// How sound becomes an input of a model that sees, too.
+fn hearing(folder: &Path, config: &Value) -> Result<Value> {
+    let all = ["vision_config", "audio_config"]
+        .iter()
+        .all(|key| config.get(key).is_some_and(Value::is_object));
+    let said = match all {
+        true => read_json_if_there(&folder.join("processor_config.json"))?,
+        false => None,
+    };
+    let section = said.and_then(|mut said| said.get_mut("feature_extractor").map(Value::take));
     Ok(section.filter(Value::is_object).unwrap_or_else(|| json!({})))
 }
 

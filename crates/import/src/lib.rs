@@ -20,6 +20,7 @@ mod experts;
 mod flat;
 pub mod ggml;
 pub mod gguf;
+mod hearing;
 mod hf;
 pub mod lora;
 mod mxfp4;

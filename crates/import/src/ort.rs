@@ -58,6 +58,7 @@ pub(crate) fn open_folder(path: &Path) -> Result<SourceModel> {
         generation_config: json!({"decoder_start_token_id": 1, "bos_token_id": 1, "eos_token_id": 2}),
         config,
         front_end: json!({}),
+        hearing: json!({}),
         sentence: None,
         tokenizer: Some(TokenizerFiles {
             tokenizer_json: serde_json::to_vec(&tokenizer_json).unwrap_or_default(),

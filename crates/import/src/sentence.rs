@@ -482,6 +482,9 @@ fn seeing_name(name: &str, text: &str) -> String {
     if let Some(rest) = inner.strip_prefix("vision_tower.") {
         return format!("vision_model.{}", rest.strip_prefix("vision_model.").unwrap_or(rest));
     }
+    if let Some(rest) = inner.strip_prefix("audio_tower.") {
+        return format!("audio_model.{rest}");
+    }
     inner.to_owned()
 }
 

@@ -68,6 +68,7 @@ pub(crate) fn open_file(path: &Path, rate_hz: Option<u32>) -> Result<SourceModel
         config,
         generation_config: json!({}),
         front_end: json!({}),
+        hearing: json!({}),
         sentence: None,
         tokenizer: None,
         tensors,

@@ -66,6 +66,9 @@ pub struct SourceModel {
     /// `preprocessor_config.json`, or the section `feature_extractor` of `processor_config.json`: how sound becomes an input.
     /// An empty object where the source does not say.
     pub front_end: Value,
+    /// The section `feature_extractor` of a model that sees and hears, whose `front_end` is what pictures go through. An empty object where
+    /// the source does not say.
+    pub hearing: Value,
     /// What a folder of sentence-transformers says beside the transformer; `None` where it is another.
     pub sentence: Option<SentenceFolder>,
     /// The tokenizer; `None` where the source has none.

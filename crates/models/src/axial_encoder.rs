@@ -5,6 +5,7 @@
 //! A call computes one picture, whose patches come as those of [`crate::picture_encoder`] do.
 
 use crate::Result;
+use crate::bounded::Bounded;
 use crate::config::{Config, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
 use crate::decoder::activation;
 use crate::layers::{Norm, linear};
@@ -36,8 +37,7 @@ pub(crate) struct AxialEncoder {
     norm: Norm,
     activation: UnaryFn,
     theta: f64,
-    /// Whether what goes into a product and what comes out is kept within bounds that are stored with its matrix.
-    bounded: bool,
+    bounded: Bounded,
     /// Whether tokens are moved and scaled by trained numbers.
     standardized: bool,
     /// Width of a row.
@@ -80,7 +80,7 @@ impl AxialEncoder {
             },
             activation: activation(vision, "hidden_activation", "gelu_pytorch_tanh")?,
             theta: theta.unwrap_or(THETA),
-            bounded: vision.flag("use_clipped_linears", false)?,
+            bounded: Bounded(vision.flag("use_clipped_linears", false)?),
             standardized: vision.flag("standardize", false)?,
             width,
         })
@@ -185,11 +185,11 @@ impl AxialEncoder {
         let y = norm(b, x, "pre_feedforward_layernorm")?;
         let y = b.scope("mlp", |b| {
             let at = |name: &str| format!("{at}.mlp.{name}");
-            let gate = self.product(b, y, &at("gate_proj"), [self.intermediate, n])?;
+            let gate = self.bounded.product(b, y, &at("gate_proj"), [self.intermediate, n])?;
             let gate = b.unary(self.activation, gate)?;
-            let up = self.product(b, y, &at("up_proj"), [self.intermediate, n])?;
+            let up = self.bounded.product(b, y, &at("up_proj"), [self.intermediate, n])?;
             let y = b.mul(gate, up)?;
-            self.product(b, y, &at("down_proj"), [n, self.intermediate])
+            self.bounded.product(b, y, &at("down_proj"), [n, self.intermediate])
         })?;
         let y = norm(b, y, "post_feedforward_layernorm")?;
         b.add(x, y)
@@ -201,7 +201,9 @@ impl AxialEncoder {
         let turned = |b: &mut GraphBuilder, name: &str| {
             let weight = format!("{at}.{name}_proj.linear.weight");
             let matrix = b.weight_from(&weight, &[wide, n], self.by_halves(&weight, self.heads, &[n]));
-            let y = self.within(b, x, &format!("{at}.{name}_proj"), |b, x| b.linear(x, matrix, None))?;
+            let y = self
+                .bounded
+                .within(b, x, &format!("{at}.{name}_proj"), |b, x| b.linear(x, matrix, None))?;
             let y = heads_of(b, y, wide, self.heads)?;
             let y = self.norm.bare(b, y)?;
             let weight = format!("{at}.{name}_norm.weight");
@@ -210,11 +212,11 @@ impl AxialEncoder {
             rotary.apply(b, y)
         };
         let (q, k) = (turned(b, "q")?, turned(b, "k")?);
-        let v = self.product(b, x, &format!("{at}.v_proj"), [wide, n])?;
+        let v = self.bounded.product(b, x, &format!("{at}.v_proj"), [wide, n])?;
         let v = heads_of(b, v, wide, self.heads)?;
         let v = self.norm.bare(b, v)?;
         let y = attend_scaled(b, [q, k, v], wide, 1.0)?;
-        self.product(b, y, &format!("{at}.o_proj"), [n, wide])
+        self.bounded.product(b, y, &format!("{at}.o_proj"), [n, wide])
     }
 
     /// Rows of heads `[heads * head_dim, …]` that are stored axis by axis, each in two halves, as halves with both axes.
@@ -227,36 +229,5 @@ impl AxialEncoder {
             perm,
         };
         reshape(sorted, [&[heads * self.head_dim], rest].concat())
-    }
-
-    /// `x` times the matrix `{at}.linear.weight` `[n, k]`, within its bounds.
-    fn product(&self, b: &mut GraphBuilder, x: ValueId, at: &str, [n, k]: [usize; 2]) -> cactus_ir::Result<ValueId> {
-        self.within(b, x, at, |b, x| linear(b, x, &format!("{at}.linear"), n, k, false))
-    }
-
-    /// What `of` gives of `x`, both kept within the bounds that are stored under `at`, where there are such.
-    fn within(
-        &self,
-        b: &mut GraphBuilder,
-        x: ValueId,
-        at: &str,
-        of: impl FnOnce(&mut GraphBuilder, ValueId) -> cactus_ir::Result<ValueId>,
-    ) -> cactus_ir::Result<ValueId> {
-        let bound = |b: &mut GraphBuilder, x, name: &str| {
-            if !self.bounded {
-                return Ok(x);
-            }
-            // Stored without an axis, or with one.
-            let [least, most] = ["min", "max"].map(|end| {
-                let stored = format!("{at}.{name}_{end}");
-                let x = Box::new(WeightExpr::source(&stored));
-                b.weight_from(&stored, &[1], WeightExpr::Reshape { x, shape: vec![1] })
-            });
-            let x = b.binary(BinaryFn::Max, x, least)?;
-            b.binary(BinaryFn::Min, x, most)
-        };
-        let x = bound(b, x, "input")?;
-        let y = of(b, x)?;
-        bound(b, y, "output")
     }
 }

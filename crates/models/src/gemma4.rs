@@ -1,11 +1,13 @@
-//! Gemma 4 that sees (`model_type` `gemma4`): an encoder for pictures of any shape, whose tokens are a budget, and the text model. The rows of a
-//! picture see each other in layers with a window, where the model is large, and see what is before them in the small ones. Gemma team 2026.
+//! Gemma 4 that sees and hears (`model_type` `gemma4`): an encoder for pictures of any shape, whose tokens are a budget, one for sounds in the small
+//! models, and the text model. The rows of a picture see each other in layers with a window, where the model is large, and see what is before
+//! them in the small ones, as those of a sound always do. Gemma team 2026.
 
 use crate::axial_encoder::AxialEncoder;
 use crate::config::Config;
 use crate::gemma4_text::Gemma4;
 use crate::picture_encoder::PICTURE_ENCODER;
-use crate::registry::{MarksDef, SeesDef, ViewsDef};
+use crate::registry::{MarksDef, SeesDef, SoundMarksDef, ViewsDef};
+use crate::sound_encoder::SoundEncoder;
 use crate::{ModelDef, Result, seeing};
 
 const MARKS: MarksDef = MarksDef {
@@ -17,6 +19,12 @@ const MARKS: MarksDef = MarksDef {
     tile: "",
     row_end: "",
     whole: "",
+};
+
+const SOUND_MARKS: SoundMarksDef = SoundMarksDef {
+    token: "<|audio|>",
+    start: "<|audio>",
+    end: "<audio|>",
 };
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
@@ -36,5 +44,10 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         copies: 1,
         marks: MARKS,
     };
-    seeing::beside(c, decoder.generator(&text)?, encoder.component()?, sees)
+    let hidden = decoder.dims.hidden;
+    let model = seeing::beside(c, decoder.generator(&text)?, encoder.component()?, sees)?;
+    match c.section("audio_config", "audio_config.")? {
+        Some(audio) => SoundEncoder::read(&audio, hidden)?.beside(model, SOUND_MARKS),
+        None => Ok(model),
+    }
 }

@@ -14,6 +14,7 @@
 mod alignment;
 mod axial_encoder;
 mod bert;
+mod bounded;
 mod clip_text;
 mod config;
 mod decoder;
@@ -67,12 +68,13 @@ mod siglip;
 mod silero_vad;
 mod sliding;
 mod smollm3;
+mod sound_encoder;
 mod texts;
 mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
 pub use registry::{
-    ActivityDef, ComponentDef, FAMILIES, Family, LocalDef, MarksDef, ModelDef, PicturesDef, PlacesDef, PositionsDef,
-    SamplesDef, SeesDef, SoundDef, StreamingDef, TransducerDef, ViewsDef, build,
+    ActivityDef, ComponentDef, FAMILIES, Family, HearsDef, LocalDef, MarksDef, ModelDef, PicturesDef, PlacesDef,
+    PositionsDef, SamplesDef, SeesDef, SoundDef, SoundMarksDef, StreamingDef, TransducerDef, ViewsDef, build,
 };
 pub use texts::{PoolingDef, ScoresDef, VectorsDef};

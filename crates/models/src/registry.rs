@@ -234,6 +234,35 @@ pub struct MarksDef {
     pub whole: &'static str,
 }
 
+/// How a model that writes text hears sounds: their rows stand among the embeddings of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HearsDef {
+    /// Name of the component, with the inputs `features` `f32[blocks, frames, bands]` and `count` `i64[1]`, how many of all frames are those of the
+    /// sound, and the output `rows` `f32[1, rows, width]`. The frames behind are zeros, and so many rows are those of the sound as it has
+    /// `row_frames` frames, the last of them not all.
+    pub component: &'static str,
+    /// Bands of the spectrogram.
+    pub bands: usize,
+    /// Frames of a block.
+    pub block_frames: usize,
+    /// Frames of a row.
+    pub row_frames: usize,
+    /// What stands in a prompt for a sound.
+    pub marks: SoundMarksDef,
+}
+
+/// What stands in a prompt for a sound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoundMarksDef {
+    /// A token that is replaced by a row, which is also what a chat template writes for a sound.
+    pub token: &'static str,
+    /// Before its rows.
+    pub start: &'static str,
+    /// Behind them.
+    pub end: &'static str,
+}
+
 /// A model as its configuration describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -260,6 +289,8 @@ pub struct ModelDef {
     pub pictures: Option<PicturesDef>,
     /// How it sees pictures, where it writes text about them.
     pub sees: Option<SeesDef>,
+    /// How it hears sounds, where it writes text about them.
+    pub hears: Option<HearsDef>,
     /// How it takes a query and a document, where it scores them.
     pub scores: Option<ScoresDef>,
     /// Whether its weights keep 32 bits, whatever is asked for: it is small, and thresholds are set by its results.
@@ -634,6 +665,7 @@ pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef
         vectors: None,
         pictures: None,
         sees: None,
+        hears: None,
         scores: None,
         exact: false,
         context_tokens: dims.context,

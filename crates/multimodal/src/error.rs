@@ -8,7 +8,9 @@ pub enum ErrorKind {
     Model,
     /// The picture cannot be decoded, or has a shape that the model cannot take.
     Picture,
-    /// The picture has more tokens than the context holds.
+    /// The sound cannot be decoded, or is too short or too long.
+    Sound,
+    /// The picture or the sound has more tokens than the context holds.
     TooManyTokens,
     /// It was stopped.
     Cancelled,
@@ -47,6 +49,24 @@ pub enum Error {
         /// Tokens that the context holds.
         context: usize,
     },
+    /// See [`ErrorKind::Sound`].
+    #[error(transparent)]
+    Sound(#[from] cactus_audio::Error),
+    /// See [`ErrorKind::Sound`].
+    #[error("{0}")]
+    SoundLength(String),
+    /// See [`ErrorKind::TooManyTokens`].
+    #[error(
+        "a sound of {seconds:.1} s has {tokens} tokens, and the context holds {context}; make the context larger or the sound shorter"
+    )]
+    TooManySeconds {
+        /// Its length.
+        seconds: f64,
+        /// Its tokens.
+        tokens: usize,
+        /// Tokens that the context holds.
+        context: usize,
+    },
     /// See [`ErrorKind::Cancelled`].
     #[error("it was cancelled")]
     Cancelled,
@@ -58,7 +78,8 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Picture(_) => ErrorKind::Picture,
-            Error::TooManyTokens { .. } => ErrorKind::TooManyTokens,
+            Error::Sound(_) | Error::SoundLength(_) => ErrorKind::Sound,
+            Error::TooManyTokens { .. } | Error::TooManySeconds { .. } => ErrorKind::TooManyTokens,
             Error::Cancelled => ErrorKind::Cancelled,
             Error::Model(_) | Error::Bundle(_) | Error::Runtime(_) | Error::Engine(_) => ErrorKind::Model,
         }

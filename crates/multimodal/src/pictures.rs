@@ -1,10 +1,10 @@
 //! What a model sees pictures with.
 
 use crate::cache::Cache;
-use crate::{Error, Result};
+use crate::{Error, Result, owner};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, VISION_PATH};
-use cactus_engine::chat::{Shown, ShowsPictures};
+use cactus_engine::chat::{Sense, Shown, Shows};
 use cactus_engine::{CancelToken, MediaDigest, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
@@ -29,7 +29,7 @@ pub struct Pictures {
     marks: Marks,
     /// What pictures are prepared with, for their digests.
     record: Vec<u8>,
-    cache: Mutex<Cache>,
+    cache: Mutex<Cache<Plan>>,
     /// Held while one is decoded and encoded, which takes memory and all threads.
     turn: Mutex<()>,
     /// The program of the model that it belongs to.
@@ -80,7 +80,7 @@ impl Pictures {
         }
         let pictures = found.map(Arc::new);
         if let Some(pictures) = &pictures {
-            model.set_pictures(Arc::<Pictures>::clone(pictures));
+            model.set_shows(Sense::Picture, Arc::<Pictures>::clone(pictures));
         }
         Ok(pictures)
     }
@@ -238,6 +238,7 @@ impl Pictures {
             ));
         }
         let shown = Shown {
+            sense: Sense::Picture,
             text: self.marks.text(&plan),
             written: self.marks.written().to_owned(),
             token: self.marks.token.clone(),
@@ -326,7 +327,7 @@ impl Pictures {
     }
 }
 
-impl ShowsPictures for Pictures {
+impl Shows for Pictures {
     fn show(&self, model: &Model, files: &[&[u8]], salt: u64, rolls: bool) -> std::result::Result<Vec<Shown>, String> {
         let limits = Limits::default();
         let of = |i: usize, e: Error| match files.len() {
@@ -360,9 +361,4 @@ impl ShowsPictures for Pictures {
 fn wrong(model: &Model, what: String) -> Error {
     let root = model.bundle().root().display();
     Error::Model(format!("`{root}`: the component `{COMPONENT}` {what}"))
-}
-
-/// What tells one loaded model from another.
-fn owner(model: &Model) -> usize {
-    Arc::as_ptr(model.program()) as usize
 }

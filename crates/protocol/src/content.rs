@@ -1,7 +1,7 @@
-//! Contents of messages: text, or a list of parts of which this server reads text and pictures.
+//! Contents of messages: text, or a list of parts of which this server reads text, pictures and sounds.
 
 use super::{ApiError, Fields, Result, json_type, objects};
-use cactus_engine::chat::picture_of_part;
+use cactus_engine::chat::{Sense, media_of_part};
 use serde_json::{Value, json};
 
 /// Types of parts that are accepted in form and refused by name.
@@ -9,7 +9,9 @@ const OTHER_PARTS: &[(&str, &str)] = &[
     ("image_url", "images here"),
     ("input_image", "images here"),
     ("image", "images here"),
-    ("input_audio", "audio"),
+    ("input_audio", "audio here"),
+    ("audio", "audio here"),
+    ("audio_url", "audio here"),
     ("file", "files"),
     ("input_file", "files"),
     ("document", "documents"),
@@ -35,7 +37,7 @@ pub(super) fn text(fields: &Fields<'_>, name: &str, kinds: &[&str]) -> Result<Op
     }
 }
 
-/// What the field `name` says: as [`text`], but a list of parts of the types `text` and `image` where pictures are among them.
+/// What the field `name` says: as [`text`], but a list of parts of the types `text`, `image` and `audio` where pictures or sounds are among them.
 pub(super) fn said(fields: &Fields<'_>, name: &str, kinds: &[&str]) -> Result<Option<Value>> {
     let Some(Value::Array(parts)) = fields.get(name) else {
         return Ok(text(fields, name, kinds)?.map(Value::from));
@@ -52,17 +54,19 @@ pub(super) fn said(fields: &Fields<'_>, name: &str, kinds: &[&str]) -> Result<Op
 #[derive(Debug, Default)]
 pub(super) struct Said {
     parts: Vec<Value>,
-    pictures: bool,
+    /// Whether pictures or sounds are among them.
+    media: bool,
 }
 
 impl Said {
-    /// Adds a picture, or text of one of the types in `kinds`.
+    /// Adds a picture, a sound, or text of one of the types in `kinds`.
     pub(super) fn add(&mut self, part: &Fields<'_>, kinds: &[&str]) -> Result<()> {
-        let picture = picture_of_part(part.map());
-        let picture = picture.map_err(|(field, what)| part.wrong(field, what).with_code("unsupported_content"))?;
-        match picture {
-            Some(Some(data)) => self.picture(data),
-            Some(None) => return Err(part.missing("data", "a picture file as base64")),
+        let media = media_of_part(part.map());
+        let media = media.map_err(|(field, what)| part.wrong(field, what).with_code("unsupported_content"))?;
+        match media {
+            Some((sense, Some(data))) => self.media(sense, data),
+            Some((Sense::Picture, None)) => return Err(part.missing("data", "a picture file as base64")),
+            Some((Sense::Sound, None)) => return Err(part.missing("data", "a sound file as base64")),
             None => self.text(text_part(part, kinds)?),
         }
         Ok(())
@@ -73,17 +77,21 @@ impl Said {
     }
 
     pub(super) fn picture(&mut self, base64: &str) {
-        self.pictures = true;
-        self.parts.push(json!({"type": "image", "data": base64}));
+        self.media(Sense::Picture, base64);
+    }
+
+    fn media(&mut self, sense: Sense, base64: &str) {
+        self.media = true;
+        self.parts.push(json!({"type": sense.part(), "data": base64}));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Text, or the parts where pictures are among them.
+    /// Text, or the parts where pictures or sounds are among them.
     pub(super) fn content(self) -> Value {
-        if self.pictures {
+        if self.media {
             return Value::from(self.parts);
         }
         let texts: Vec<&str> = self.parts.iter().filter_map(|part| part["text"].as_str()).collect();

@@ -160,7 +160,7 @@ impl Model {
                 return Ok(Err(e));
             }
             let model = cactus_engine::Model::of(bundle, &options)?;
-            cactus_multimodal::Pictures::attach(&model)?;
+            cactus_multimodal::attach(&model)?;
             // What is wrong with the tokenizer is said now, not at the first question.
             if cactus_engine::Model::has_tokenizer(model.bundle()) {
                 model.tokenizer()?;

@@ -135,6 +135,14 @@ impl Ear {
     }
 }
 
+/// The front end that a record asks for, of sounds that silence follows.
+///
+/// # Errors
+/// What this program does not know.
+pub fn front_end(mel: &LogMel) -> Result<Frontend> {
+    Ok(Frontend::new(recipe(mel, true)?)?)
+}
+
 pub(crate) fn unknown(what: &str, found: &dyn std::fmt::Debug) -> Error {
     Error::Model(format!(
         "this program does not know the {what} of the model: {found:?}; a newer one may"
@@ -154,6 +162,7 @@ fn recipe(mel: &LogMel, windowed: bool) -> Result<Recipe> {
     };
     let (scale, norm) = match mel.mel_scale {
         bundle::MelScale::Slaney => (MelScale::Slaney, MelNorm::Slaney),
+        bundle::MelScale::Htk => (MelScale::Htk, MelNorm::None),
         other => return Err(unknown("mel scale", &other)),
     };
     let log = match mel.log {
@@ -161,7 +170,13 @@ fn recipe(mel: &LogMel, windowed: bool) -> Result<Recipe> {
         bundle::Logarithm::LnGuard { guard } => Log::LnGuard { guard: exact(guard) },
         other => return Err(unknown("logarithm", &other)),
     };
+    let spectrum = match mel.spectrum {
+        bundle::Spectrum::Power => Spectrum::Power,
+        bundle::Spectrum::Magnitude => Spectrum::Magnitude,
+        other => return Err(unknown("spectrum", &other)),
+    };
     let normalization = match mel.normalization {
+        bundle::Normalization::None {} => Normalization::None,
         bundle::Normalization::BelowLargest { range, add, divide } => Normalization::Peak {
             range: exact(range),
             add: exact(add),
@@ -188,7 +203,7 @@ fn recipe(mel: &LogMel, windowed: bool) -> Result<Recipe> {
         window_samples: mel.window_samples as usize,
         fft_samples: mel.fft_samples as usize,
         hop_samples: mel.hop_samples as usize,
-        spectrum: Spectrum::Power,
+        spectrum,
         filters: Filterbank {
             bins: mel.mels as usize,
             low_hz: exact(mel.min_hz),

@@ -56,6 +56,7 @@ mod vad;
 mod words;
 
 pub use error::{Error, ErrorKind, Result};
+pub use features::front_end;
 pub use live::{Commit, FinalReason, Stream, StreamEvent, StreamOptions};
 pub use spans::{Span, SpanOptions, SpeechSpans};
 pub use transcriber::{LanguageChance, MOST_BEAMS, Progress, TranscribeOptions, Transcriber};

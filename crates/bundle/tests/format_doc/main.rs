@@ -1,6 +1,7 @@
 //! Holds `docs/reference/format.md` to the code: header tables, codes, packings, versions, fields of documents.
 
 mod embedding;
+mod hearing;
 mod speech;
 
 use cactus_bundle::{

@@ -1,6 +1,7 @@
 //! What is inside a bundle.
 
 mod pictures;
+mod sounds;
 
 use crate::args::InspectArgs;
 use crate::commands::{drawing, function};
@@ -148,6 +149,11 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
     if let Some(processor) = pictures::record(bundle)? {
         for line in pictures::lines(&processor) {
             output::line(format!("{:<11} {line}", "pictures"));
+        }
+    }
+    if let Some(hearing) = bundle.hearing()? {
+        for line in sounds::lines(&hearing) {
+            output::line(format!("{:<11} {line}", "sounds"));
         }
     }
     let quality = quality(bundle)?;
@@ -368,6 +374,7 @@ fn json(bundle: &Bundle) -> Result<serde_json::Value> {
         "confidence": confidence(bundle)?,
         "decisions": decisions(bundle)?,
         "pictures": pictures::record(bundle)?,
+        "sounds": bundle.hearing()?,
     }))
 }
 

@@ -36,6 +36,7 @@ const HELP: &str = "\
 /reset   forget the conversation
 /system  set the system prompt: /system You are a pirate
 /image   show a picture with the next question: /image cat.jpg
+/audio   play a sound with the next question: /audio bird.wav
 /result  give the result of a call: /result 21 degrees
 /stats   show the timings of the last answer
 /exit    leave (or press Ctrl-D)
@@ -105,7 +106,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let interrupt = Interrupt::install()?;
     for file in &args.image {
-        interrupt.while_answering(|cancel| attached.attach(&loaded, file, cancel))?;
+        interrupt.while_answering(|cancel| attached.show(&loaded, file, cancel))?;
+    }
+    for file in &args.audio {
+        interrupt.while_answering(|cancel| attached.play(&loaded, file, cancel))?;
     }
     let drafter = match &args.draft_model {
         Some(name) => {
@@ -629,10 +633,13 @@ impl Chat<'_> {
                 self.system = (!rest.trim().is_empty()).then(|| rest.trim().to_owned());
                 self.forget("(system prompt set; the conversation starts again)");
             }
-            "/image" => {
+            "/image" | "/audio" => {
                 let interrupt = self.interrupt.clone();
                 let file = std::path::Path::new(rest.trim());
-                let attached = interrupt.while_answering(|cancel| self.attached.attach(self.model, file, cancel));
+                let attached = interrupt.while_answering(|cancel| match command {
+                    "/image" => self.attached.show(self.model, file, cancel),
+                    _ => self.attached.play(self.model, file, cancel),
+                });
                 if let Err(e) = attached {
                     output::error(&e);
                 }

@@ -17,6 +17,7 @@ mod routed;
 mod saved_sessions;
 mod scheduler;
 mod signals;
+mod sounds;
 mod speculation;
 mod structured;
 mod support;

@@ -138,7 +138,7 @@ fn a_process_killed_while_it_saves_leaves_a_whole_file() {
     session.save(&file, "").unwrap();
     for round in 0..8 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "save_forever"])
+            .args(["--ignored", "--exact", "saved_sessions::save_forever"])
             .env("CACTUS_TEST_SAVE", folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

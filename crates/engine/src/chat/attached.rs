@@ -1,14 +1,14 @@
-//! Pictures that come with a message: which part of a content is one, in the forms that APIs have for it, and its bytes.
+//! Pictures and sounds that come with a message: which part of a content is one, in the forms that APIs have for it, and its bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, general_purpose};
 use serde_json::{Map, Value};
 
-/// Most pictures of a request.
-const MAX_PICTURES: usize = 256;
-/// Most bytes of the files of all pictures of a request.
-const MAX_PICTURE_BYTES: usize = 64 << 20;
+/// Most pictures and sounds of a request.
+const MAX_FILES: usize = 256;
+/// Most bytes of the files of all of them together.
+const MAX_FILE_BYTES: usize = 64 << 20;
 
 /// Some clients pad, and some do not.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -18,6 +18,71 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// What is wrong with a part: the field within it, and why.
 pub type WrongPart = (&'static str, String);
+
+/// What a part of a content is that is no text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sense {
+    /// A picture.
+    Picture,
+    /// A sound.
+    Sound,
+}
+
+impl Sense {
+    /// The type of its parts in messages.
+    #[must_use]
+    pub fn part(self) -> &'static str {
+        match self {
+            Sense::Picture => "image",
+            Sense::Sound => "audio",
+        }
+    }
+}
+
+/// Whether a part of a content is a picture or a sound, and its file as base64, if it comes with one; as [`picture_of_part`] and
+/// [`sound_of_part`].
+///
+/// # Errors
+/// As those.
+pub fn media_of_part(part: &Map<String, Value>) -> Result<Option<(Sense, Option<&str>)>, WrongPart> {
+    if let Some(data) = picture_of_part(part)? {
+        return Ok(Some((Sense::Picture, data)));
+    }
+    Ok(sound_of_part(part)?.map(|data| (Sense::Sound, data)))
+}
+
+/// Whether a part of a content is a sound, and its file as base64, if it comes with one: `{"type": "audio", "data": …}`, OpenAI's `input_audio`,
+/// and `audio_url` with a data URL. `None` for a part that is no sound.
+///
+/// # Errors
+/// As [`picture_of_part`].
+pub fn sound_of_part(part: &Map<String, Value>) -> Result<Option<Option<&str>>, WrongPart> {
+    let kind = part.get("type").and_then(Value::as_str);
+    let (field, found) = match kind {
+        Some("audio") => match part.get("data") {
+            None | Some(Value::Null) => return Ok(Some(None)),
+            found => ("data", found),
+        },
+        Some("input_audio") => (
+            "input_audio.data",
+            part.get("input_audio").and_then(|object| object.get("data")),
+        ),
+        Some("audio_url") => match part.get("audio_url") {
+            Some(Value::Object(object)) => ("audio_url.url", object.get("url")),
+            found => ("audio_url", found),
+        },
+        _ => return Ok(None),
+    };
+    let Some(Value::String(text)) = found else {
+        return Err((field, "expected a sound file as base64".to_owned()));
+    };
+    match kind {
+        Some("audio_url") => data_of_url(text, "audio/wav")
+            .map(|data| Some(Some(data)))
+            .map_err(|what| (field, what)),
+        _ => Ok(Some(Some(text))),
+    }
+}
 
 /// Whether a part of a content is a picture, and its file as base64, if it comes with one: `{"type": "image", "data": …}`, and the forms of
 /// OpenAI (`image_url`, `input_image`, with a data URL) and Anthropic (`source` of the type `base64`). `None` for a part that is no picture.
@@ -68,41 +133,49 @@ fn of_image(part: &Map<String, Value>) -> Result<Option<&str>, WrongPart> {
 /// # Errors
 /// Another address: nothing is fetched.
 pub fn picture_of_url(url: &str) -> Result<&str, String> {
+    data_of_url(url, "image/png")
+}
+
+/// The same of a file such as `kind`.
+fn data_of_url<'a>(url: &'a str, kind: &str) -> Result<&'a str, String> {
+    let example = format!("`data:{kind};base64,…`");
     let Some(rest) = url.strip_prefix("data:") else {
         if !url.contains(':') {
-            return Err("expected a data URL (`data:image/png;base64,…`), found text that is no address".to_owned());
+            return Err(format!(
+                "expected a data URL ({example}), found text that is no address"
+            ));
         }
         let scheme: String = url.chars().take_while(|c| *c != ':').take(20).collect();
         return Err(format!(
-            "found an address (`{scheme}:`), and no addresses are fetched; expected a data URL (`data:image/png;base64,…`)"
+            "found an address (`{scheme}:`), and no addresses are fetched; expected a data URL ({example})"
         ));
     };
     match rest.split_once(',') {
         Some((kind, data)) if kind.ends_with(";base64") => Ok(data),
-        _ => Err("expected a data URL in base64 (`data:image/png;base64,…`)".to_owned()),
+        _ => Err(format!("expected a data URL in base64 ({example})")),
     }
 }
 
-/// Whether a request may have so many pictures, whose files have so many bytes together.
+/// Whether a request may have so many pictures and sounds, whose files have so many bytes together.
 ///
 /// # Errors
 /// More than that.
-pub fn check_pictures(count: usize, bytes: usize) -> Result<(), String> {
-    match count > MAX_PICTURES || bytes > MAX_PICTURE_BYTES {
+pub fn check_files(count: usize, bytes: usize) -> Result<(), String> {
+    match count > MAX_FILES || bytes > MAX_FILE_BYTES {
         true => Err(format!(
-            "expected at most {MAX_PICTURES} pictures of {MAX_PICTURE_BYTES} bytes together, found {count} of {bytes}"
+            "expected at most {MAX_FILES} pictures and sounds of {MAX_FILE_BYTES} bytes together, found {count} of {bytes}"
         )),
         false => Ok(()),
     }
 }
 
-/// The file of a picture that comes as base64, padded or not.
+/// The file of a picture or a sound that comes as base64, padded or not.
 ///
 /// # Errors
-/// What is not base64, and more bytes than the pictures of a request may have.
-pub fn picture_bytes(data: &str) -> Result<Vec<u8>, String> {
-    if data.len() / 4 * 3 > MAX_PICTURE_BYTES {
-        return Err(format!("expected a file of at most {MAX_PICTURE_BYTES} bytes"));
+/// What is not base64, and more bytes than the files of a request may have.
+pub fn file_bytes(data: &str) -> Result<Vec<u8>, String> {
+    if data.len() / 4 * 3 > MAX_FILE_BYTES {
+        return Err(format!("expected a file of at most {MAX_FILE_BYTES} bytes"));
     }
     let whole: String;
     // Some encoders break lines.
@@ -113,9 +186,7 @@ pub fn picture_bytes(data: &str) -> Result<Vec<u8>, String> {
         }
         false => data,
     };
-    BASE64
-        .decode(data)
-        .map_err(|e| format!("the picture is not base64: {e}"))
+    BASE64.decode(data).map_err(|e| format!("the file is not base64: {e}"))
 }
 
 /// Bytes as base64, for a part with `data`.
@@ -151,9 +222,52 @@ mod tests {
         for (part, expected) in cases {
             assert_eq!(picture_of_part(part.as_object().unwrap()).unwrap(), expected, "{part}");
         }
-        assert_eq!(picture_bytes("QUI=").unwrap(), b"AB");
-        assert_eq!(picture_bytes("QU\nI").unwrap(), b"AB");
-        assert_eq!(picture_bytes(&to_base64(b"any")).unwrap(), b"any");
+        assert_eq!(file_bytes("QUI=").unwrap(), b"AB");
+        assert_eq!(file_bytes("QU\nI").unwrap(), b"AB");
+        assert_eq!(file_bytes(&to_base64(b"any")).unwrap(), b"any");
+    }
+
+    #[test]
+    fn every_form_of_a_sound_gives_its_data() {
+        for (part, expected) in [
+            (json!({"type": "audio"}), Some((Sense::Sound, None))),
+            (
+                json!({"type": "audio", "data": "QUI="}),
+                Some((Sense::Sound, Some("QUI="))),
+            ),
+            (
+                json!({"type": "input_audio", "input_audio": {"data": "QUI=", "format": "wav"}}),
+                Some((Sense::Sound, Some("QUI="))),
+            ),
+            (
+                json!({"type": "audio_url", "audio_url": {"url": "data:audio/mpeg;base64,QUI="}}),
+                Some((Sense::Sound, Some("QUI="))),
+            ),
+            (
+                json!({"type": "image", "data": "QUI="}),
+                Some((Sense::Picture, Some("QUI="))),
+            ),
+            (json!({"type": "text", "text": "a"}), None),
+        ] {
+            assert_eq!(media_of_part(part.as_object().unwrap()).unwrap(), expected, "{part}");
+        }
+        for (part, field, word) in [
+            (json!({"type": "audio", "data": 3}), "data", "sound file"),
+            (
+                json!({"type": "input_audio", "input_audio": "QUI="}),
+                "input_audio.data",
+                "base64",
+            ),
+            (
+                json!({"type": "audio_url", "audio_url": "https://a/b.wav"}),
+                "audio_url",
+                "audio/wav",
+            ),
+        ] {
+            let (found, what) = media_of_part(part.as_object().unwrap()).unwrap_err();
+            assert_eq!(found, field, "{part}");
+            assert!(what.contains(word), "{part}: {what}");
+        }
     }
 
     #[test]
@@ -192,6 +306,6 @@ mod tests {
             assert_eq!(found, field, "{part}");
             assert!(what.contains(word), "{part}: {what}");
         }
-        assert!(picture_bytes("not base64!").is_err());
+        assert!(file_bytes("not base64!").is_err());
     }
 }

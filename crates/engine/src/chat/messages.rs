@@ -1,7 +1,7 @@
 //! Reading the messages of a request: every field is checked, and an error names it.
 
-use super::attached::{WrongPart, check_pictures, picture_bytes, picture_of_part};
-use super::shown::PLACE;
+use super::attached::{WrongPart, check_files, file_bytes, media_of_part};
+use super::shown::{File, PLACES, place};
 use super::{MAX_BYTES, MAX_MESSAGES, contains, request_error};
 use crate::Result;
 use cactus_text::json_type;
@@ -13,10 +13,10 @@ const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 /// The messages of a request, uniform.
 pub(super) struct Checked {
-    /// With contents that are text, a letter in place of each picture, and arguments of calls that are objects.
+    /// With contents that are text, a letter in place of each picture and sound, and arguments of calls that are objects.
     pub(super) messages: Vec<Value>,
-    /// The files of the pictures, where they came with them.
-    pub(super) files: Vec<Option<Vec<u8>>>,
+    /// These, and their files where they came with them.
+    pub(super) files: Vec<File>,
 }
 
 pub(super) fn checked(messages: &[Value]) -> Result<Checked> {
@@ -33,15 +33,18 @@ pub(super) fn checked(messages: &[Value]) -> Result<Checked> {
         let what = format!("expected at most {MAX_BYTES} bytes of messages, found {bytes}");
         return Err(request_error("messages", what));
     }
-    if messages.iter().any(|message| contains(message, PLACE)) {
+    if messages
+        .iter()
+        .any(|message| PLACES.iter().any(|c| contains(message, *c)))
+    {
         return Err(request_error("messages", "the texts hold code points that are no text"));
     }
     let mut files = Vec::new();
     let each = messages.iter().enumerate();
     let messages = each.map(|(i, message)| one(message, &format!("messages[{i}]"), &mut files));
     let messages = messages.collect::<Result<_>>()?;
-    let bytes: usize = files.iter().flatten().map(Vec::len).sum();
-    check_pictures(files.len(), bytes).map_err(|what| request_error("messages", what))?;
+    let bytes: usize = files.iter().filter_map(|(_, file)| file.as_ref()).map(Vec::len).sum();
+    check_files(files.len(), bytes).map_err(|what| request_error("messages", what))?;
     Ok(Checked { messages, files })
 }
 
@@ -55,13 +58,13 @@ pub(super) fn bytes(value: &Value) -> usize {
     }
 }
 
-/// The same of a message, without the files of its pictures, which are counted apart.
+/// The same of a message, without the files of its pictures and sounds, which are counted apart.
 fn bytes_of_message(message: &Value) -> usize {
     let Some(fields) = message.as_object() else {
         return bytes(message);
     };
-    let part = |part: &Value| match part.as_object().map(picture_of_part) {
-        Some(Ok(Some(Some(_)))) => 8,
+    let part = |part: &Value| match part.as_object().map(media_of_part) {
+        Some(Ok(Some((_, Some(_))))) => 8,
         _ => bytes(part),
     };
     let each = fields.iter().map(|(key, field)| match field {
@@ -71,7 +74,7 @@ fn bytes_of_message(message: &Value) -> usize {
     each.sum()
 }
 
-fn one(message: &Value, at: &str, files: &mut Vec<Option<Vec<u8>>>) -> Result<Value> {
+fn one(message: &Value, at: &str, files: &mut Vec<File>) -> Result<Value> {
     let Value::Object(given) = message else {
         let what = format!(
             "expected an object with `role` and `content`, found {}",
@@ -116,8 +119,8 @@ fn one(message: &Value, at: &str, files: &mut Vec<Option<Vec<u8>>>) -> Result<Va
     Ok(Value::Object(fields))
 }
 
-/// The text of a content: a string, or its parts with line breaks between, and a letter for each picture.
-fn content(content: Option<&Value>, role: &str, at: &str, files: &mut Vec<Option<Vec<u8>>>) -> Result<String> {
+/// The text of a content: a string, or its parts with line breaks between, and a letter for each picture and sound.
+fn content(content: Option<&Value>, role: &str, at: &str, files: &mut Vec<File>) -> Result<String> {
     let at = format!("{at}.content");
     let parts = match content {
         Some(Value::String(text)) => return Ok(text.clone()),
@@ -134,15 +137,15 @@ fn content(content: Option<&Value>, role: &str, at: &str, files: &mut Vec<Option
     for (i, part) in parts.iter().enumerate() {
         let at = format!("{at}[{i}]");
         let wrong = |(field, what): WrongPart| request_error(format!("{at}.{field}"), what);
-        let picture = part.as_object().map(picture_of_part).transpose().map_err(wrong)?;
-        if let Some(data) = picture.flatten() {
+        let media = part.as_object().map(media_of_part).transpose().map_err(wrong)?;
+        if let Some((sense, data)) = media.flatten() {
             if role != "user" && role != "tool" {
-                let what = format!("messages of the role `{role}` have no pictures; those of `user` may");
+                let what = format!("messages of the role `{role}` have no pictures or sounds; those of `user` may");
                 return Err(request_error(at, what));
             }
-            let file = data.map(picture_bytes).transpose();
-            files.push(file.map_err(|what| request_error(&*at, what))?);
-            text.push(PLACE);
+            let file = data.map(file_bytes).transpose();
+            files.push((sense, file.map_err(|what| request_error(&*at, what))?));
+            text.push(place(sense));
             after_text = false;
             continue;
         }
@@ -150,8 +153,9 @@ fn content(content: Option<&Value>, role: &str, at: &str, files: &mut Vec<Option
             Some("text" | "input_text" | "output_text") => "text",
             Some("refusal") => "refusal",
             Some(other) => {
-                let what =
-                    format!("parts of the type `{other}` are not read yet, only those of the types `text` and `image`");
+                let what = format!(
+                    "parts of the type `{other}` are not read yet, only those of the types `text`, `image` and `audio`"
+                );
                 return Err(request_error(at, what));
             }
             None => {

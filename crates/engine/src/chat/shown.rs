@@ -1,10 +1,11 @@
-//! Pictures in a conversation: where they stand in messages, what a template makes of them, and the ids in their place.
+//! Pictures and sounds in a conversation: where they stand in messages, what a template makes of them, and the ids in their place.
 //!
-//! In the text of a message a picture is one letter that no text has, so whatever moves texts about moves pictures with them. A template
-//! gets it as a part of the type `image`, if it knows such parts, and writes the model's word for it, a token; for one that does not the word
-//! is written into the text. Either way each of these words is then replaced by the picture's own text, and the tokens of that by the ids of its
-//! rows. What a user spells like the token is no token (`plain`), so only a picture makes one.
+//! In the text of a message each is one letter that no text has, so whatever moves texts about moves them, too. A template
+//! gets it as a part of the type `image` or `audio`, if it knows such parts, and writes the model's word for it, a token; for one that does not the
+//! word is written into the text. Either way each of these words is then replaced by the own text of the picture or sound, and the tokens of that by
+//! the ids of its rows. What a user spells like the token is no token (`plain`), so only a picture or a sound makes one.
 
+use super::attached::Sense;
 use super::{ChatRequest, request_error};
 use crate::media::Media;
 use crate::{Model, Result};
@@ -13,12 +14,26 @@ use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Stands for a picture in the text of a message: a code point that stands for no character.
-pub(super) const PLACE: char = '\u{1fffe}';
+/// Stand for a picture and for a sound in the text of a message: code points that stand for no character.
+pub(super) const PLACES: [char; 2] = ['\u{1fffe}', '\u{1ffff}'];
+/// What these are.
+const SENSES: [Sense; 2] = [Sense::Picture, Sense::Sound];
 
-/// A picture that is ready for the prompt.
+/// A part of a message that is a picture or a sound, and its file, where it came with it.
+pub(super) type File = (Sense, Option<Vec<u8>>);
+/// What a template should write for a picture and for a sound, where there are such.
+pub(super) type Written<'a> = [Option<&'a str>; 2];
+
+/// What stands for one in a text.
+pub(super) fn place(sense: Sense) -> char {
+    PLACES[sense as usize]
+}
+
+/// A picture or a sound that is ready for the prompt.
 #[derive(Debug, Clone)]
 pub struct Shown {
+    /// What it is.
+    pub sense: Sense,
     /// What stands in the prompt in its place: marks, and as many tokens as it has rows.
     pub text: String,
     /// What a chat template writes for it.
@@ -35,10 +50,10 @@ impl PartialEq for Shown {
     }
 }
 
-/// Shows a model pictures. The engine decodes none and has no encoder for them: a crate that has gives it to the model with
-/// [`Model::set_pictures`], and conversations with files of pictures need no more.
-pub trait ShowsPictures: Debug + Send + Sync {
-    /// The pictures of `files`, in order; all of one conversation together, so that what they have too much is refused before the first
+/// Shows a model pictures, or plays it sounds. The engine decodes none and has no encoder for them: a crate that has gives it to the model with
+/// [`Model::set_shows`], and conversations with files need no more.
+pub trait Shows: Debug + Send + Sync {
+    /// What is in `files`, in order; all of one conversation together, so that what they have too much is refused before the first
     /// is decoded, unless the context `rolls`. What was shown with one `salt` is not known to another.
     ///
     /// # Errors
@@ -46,43 +61,78 @@ pub trait ShowsPictures: Debug + Send + Sync {
     fn show(&self, model: &Model, files: &[&[u8]], salt: u64, rolls: bool) -> std::result::Result<Vec<Shown>, String>;
 }
 
-/// The pictures of a conversation: `files` has what came with each part of the type `image`, and `given` those of the others.
-pub(super) fn shown(model: &Model, files: Vec<Option<Vec<u8>>>, request: &ChatRequest) -> Result<Vec<Shown>> {
-    let given = &request.pictures;
-    let bytes: Vec<&[u8]> = files.iter().flatten().map(Vec::as_slice).collect();
-    let without = files.len() - bytes.len();
+/// The pictures and sounds of a conversation: `files` has what came with each part, and the request those of the others.
+pub(super) fn shown(model: &Model, files: Vec<File>, request: &ChatRequest) -> Result<Vec<Shown>> {
+    let [mut pictures, mut sounds] = [
+        of_sense(model, Sense::Picture, &files, &request.pictures, request)?,
+        of_sense(model, Sense::Sound, &files, &request.sounds, request)?,
+    ]
+    .map(Vec::into_iter);
+    let each = files.iter().map(|(sense, _)| match sense {
+        Sense::Picture => pictures.next(),
+        Sense::Sound => sounds.next(),
+    });
+    let all: Option<Vec<Shown>> = each.collect();
+    all.ok_or_else(|| request_error("messages", "not all pictures and sounds could be shown"))
+}
+
+/// Those of one sense, in order.
+fn of_sense(model: &Model, sense: Sense, files: &[File], given: &[Shown], request: &ChatRequest) -> Result<Vec<Shown>> {
+    let (one, all, senses) = match sense {
+        Sense::Picture => ("a picture", "pictures", "sees"),
+        Sense::Sound => ("a sound", "sounds", "hears"),
+    };
+    let own = || {
+        files
+            .iter()
+            .filter(|(of, _)| *of == sense)
+            .map(|(_, file)| file.as_deref())
+    };
+    let bytes: Vec<&[u8]> = own().flatten().collect();
+    let without = own().count() - bytes.len();
     if without != given.len() {
+        let part = sense.part();
         let what = match given.len() {
-            0 => "there are parts of the type `image` without `data`, and no picture was given".to_owned(),
-            given => format!("expected a picture for each of {without} parts of the type `image`, found {given}"),
+            0 => format!(
+                "there are parts of the type `{part}` without `data`, and no {} was given",
+                &one[2..]
+            ),
+            given => format!("expected {one} for each of {without} parts of the type `{part}`, found {given}"),
         };
         return Err(request_error("messages", what));
     }
     if given.iter().any(|shown| !model.holds(&shown.media)) {
-        return Err(request_error("pictures", "a picture was shown to another model"));
+        return Err(request_error(all, format!("{one} was shown to another model")));
     }
-    let made = match (bytes.is_empty(), model.shows_pictures()) {
+    let made = match (bytes.is_empty(), model.shows(sense)) {
         (true, _) => Vec::new(),
         (false, Some(shows)) => shows
             .show(model, &bytes, request.salt, request.rolls)
             .map_err(|what| request_error("messages", what))?,
         (false, None) => {
-            let what = format!("the model `{}` sees no pictures", model.bundle().manifest().name);
+            let what = format!("the model `{}` {senses} no {all}", model.bundle().manifest().name);
             return Err(request_error("messages", what));
         }
     };
     let (mut made, mut given) = (made.into_iter(), given.iter().cloned());
-    let each = files.iter().map(|file| match file {
+    let each = own().filter_map(|file| match file {
         Some(_) => made.next(),
         None => given.next(),
     });
-    let all: Option<Vec<Shown>> = each.collect();
-    all.ok_or_else(|| request_error("messages", "not all pictures could be shown"))
+    Ok(each.collect())
 }
 
-/// Pictures in `text`.
-pub(super) fn count(text: &str) -> usize {
-    text.matches(PLACE).count()
+/// Whether there are pictures or sounds in `text`.
+fn any(text: &str) -> bool {
+    text.contains(PLACES)
+}
+
+/// What a template should write for those of each sense.
+pub(super) fn written(shown: &[Shown]) -> Written<'_> {
+    SENSES.map(|sense| {
+        let first = shown.iter().find(|shown| shown.sense == sense);
+        first.map(|shown| shown.written.as_str())
+    })
 }
 
 /// How a template takes contents.
@@ -90,19 +140,19 @@ pub(super) fn count(text: &str) -> usize {
 pub(super) struct Contents {
     /// Text alone would be lost.
     only_parts: bool,
-    /// Parts of the type `image` become the word for one.
-    knows_images: bool,
+    /// Parts of the types `image` and `audio` become the word for one.
+    knows: [bool; 2],
 }
 
 impl Contents {
-    /// How `template` takes them; `written` is what it should write for a picture.
-    pub(super) fn of(template: &ChatTemplate, written: Option<&str>) -> Contents {
+    /// How `template` takes them; `written` is what it should write.
+    pub(super) fn of(template: &ChatTemplate, written: Written<'_>) -> Contents {
         const WORD: &str = "abcdefgh";
         // Most templates print what they are given, and no part of them knows of types.
         if !template.source_with_tools().contains("type") {
             return Contents {
                 only_parts: false,
-                knows_images: false,
+                knows: [false; 2],
             };
         }
         let has = |content: Value, word: &str| {
@@ -110,39 +160,48 @@ impl Contents {
             let rendered = template.render(&[message], &RenderOptions::default());
             rendered.is_ok_and(|text| text.contains(word))
         };
-        let parts = json!([{"type": "image"}, {"type": "text", "text": WORD}]);
+        let knows = |sense: Sense| {
+            let parts = json!([{"type": sense.part()}, {"type": "text", "text": WORD}]);
+            written[sense as usize].is_some_and(|written| has(parts, written))
+        };
         Contents {
             only_parts: !has(json!(WORD), WORD) && has(json!([{"type": "text", "text": WORD}]), WORD),
-            knows_images: written.is_some_and(|written| has(parts, written)),
+            knows: SENSES.map(knows),
         }
     }
 
     /// The messages as the template takes them.
-    pub(super) fn given(self, mut messages: Vec<Value>, written: Option<&str>) -> Vec<Value> {
+    pub(super) fn given(self, mut messages: Vec<Value>, written: Written<'_>) -> Vec<Value> {
         for message in &mut messages {
             let Some(Value::String(text)) = message.get("content") else {
                 continue;
             };
-            let pictures = count(text) > 0;
-            if self.only_parts || (pictures && self.knows_images) {
-                message["content"] = parts(text);
-            } else if pictures {
-                message["content"] = Value::from(text.replace(PLACE, written.unwrap_or_default()));
+            let mut text = text.clone();
+            for ((place, written), knows) in PLACES.into_iter().zip(written).zip(self.knows) {
+                if !knows && !self.only_parts {
+                    text = text.replace(place, written.unwrap_or_default());
+                }
             }
+            message["content"] = match self.only_parts || any(&text) {
+                true => parts(&text),
+                false => Value::from(text),
+            };
         }
         messages
     }
 }
 
-/// A text with pictures as a list of parts.
+/// A text with pictures and sounds as a list of parts.
 fn parts(text: &str) -> Value {
     let mut parts = Vec::new();
-    for (i, piece) in text.split(PLACE).enumerate() {
-        if i > 0 {
-            parts.push(json!({"type": "image"}));
-        }
+    for piece in text.split_inclusive(PLACES) {
+        let last = piece.chars().next_back().filter(|c| PLACES.contains(c));
+        let piece = piece.trim_end_matches(PLACES);
         if !piece.is_empty() {
             parts.push(json!({"type": "text", "text": piece}));
+        }
+        if let Some(sense) = last.and_then(|c| SENSES.into_iter().find(|sense| place(*sense) == c)) {
+            parts.push(json!({"type": sense.part()}));
         }
     }
     if parts.is_empty() {
@@ -151,53 +210,63 @@ fn parts(text: &str) -> Value {
     Value::from(parts)
 }
 
-/// The rendered prompt with the texts of pictures in place of their tokens.
+/// The rendered prompt with the own texts of pictures and sounds in place of their tokens.
 pub(super) fn expanded(rendered: &str, shown: &[Shown]) -> Result<String> {
-    let Some(written) = shown.first().map(|s| s.written.as_str()) else {
-        return Ok(rendered.to_owned());
+    let words: Vec<&str> = written(shown).into_iter().flatten().collect();
+    let (mut text, mut rest) = (String::new(), rendered);
+    let mut all = shown.iter();
+    // The first word of any.
+    let next = |rest: &str| {
+        let found = words.iter().filter_map(|word| Some((rest.find(word)?, *word)));
+        found.min_by_key(|(at, word)| (*at, std::cmp::Reverse(word.len())))
     };
-    let mut pieces = rendered.split(written);
-    let mut text = pieces.next().unwrap_or_default().to_owned();
-    let mut pictures = shown.iter();
-    for piece in pieces {
-        let Some(picture) = pictures.next() else {
-            return Err(misplaced(shown.len()));
-        };
-        text += &picture.text;
-        text += piece;
+    while let Some((at, word)) = next(rest) {
+        match all.next() {
+            Some(one) if one.written == word => {
+                text += &rest[..at];
+                text += &one.text;
+                rest = &rest[at + word.len()..];
+            }
+            _ => return Err(misplaced(shown.len())),
+        }
     }
-    match pictures.next() {
+    text += rest;
+    match all.next() {
         None => Ok(text),
         Some(_) => Err(misplaced(shown.len())),
     }
 }
 
 fn misplaced(count: usize) -> crate::Error {
-    let what = format!("the model's chat template does not place the {count} pictures of this conversation");
+    let what = format!("the model's chat template does not place the {count} pictures and sounds of this conversation");
     request_error("messages", what)
 }
 
-/// Puts the ids of rows in place of the tokens of pictures.
+/// Puts the ids of rows in place of the tokens of pictures and sounds.
 pub(super) fn placed(tokenizer: &Tokenizer, mut ids: Vec<u32>, shown: &[Shown]) -> Result<Vec<u32>> {
-    let Some(first) = shown.first() else { return Ok(ids) };
-    let Some(token) = tokenizer.token_id(&first.token) else {
-        let what = format!("the tokenizer does not know the token `{}` of pictures", first.token);
-        return Err(request_error("messages", what));
-    };
-    let mut rows = shown.iter().flat_map(|picture| picture.media.ids());
-    let places = ids.iter_mut().filter(|id| **id == token);
+    let mut rows = Vec::new();
+    for one in shown {
+        let Some(token) = tokenizer.token_id(&one.token) else {
+            let what = format!("the tokenizer does not know the token `{}`", one.token);
+            return Err(request_error("messages", what));
+        };
+        rows.extend(one.media.ids().map(|row| (token, row)));
+    }
+    let tokens: Vec<u32> = rows.iter().map(|(token, _)| *token).collect();
+    let mut rows = rows.into_iter();
+    let places = ids.iter_mut().filter(|id| tokens.contains(id));
     let mut filled = true;
     for place in places {
         match rows.next() {
-            Some(row) => *place = row,
-            None => filled = false,
+            Some((token, row)) if token == *place => *place = row,
+            _ => filled = false,
         }
     }
     match filled && rows.next().is_none() {
         true => Ok(ids),
         false => Err(request_error(
             "messages",
-            "the text of a picture has not as many tokens as the picture has rows",
+            "the text of a picture or sound has not as many tokens as it has rows",
         )),
     }
 }
@@ -238,13 +307,38 @@ mod tests {
     fn pictures_stand_where_the_message_has_them() {
         for (source, expected, text) in TEMPLATES {
             let template = template(source);
-            let contents = Contents::of(&template, Some("<image>"));
-            assert_eq!([contents.only_parts, contents.knows_images], expected, "{source}");
-            for (content, expected) in [(format!("a{PLACE}b"), text), ("ab".to_owned(), "ab")] {
-                let messages = contents.given(vec![json!({"role": "user", "content": content})], Some("<image>"));
+            let written = [Some("<image>"), None];
+            let contents = Contents::of(&template, written);
+            assert_eq!([contents.only_parts, contents.knows[0]], expected, "{source}");
+            let picture = place(Sense::Picture);
+            for (content, expected) in [(format!("a{picture}b"), text), ("ab".to_owned(), "ab")] {
+                let messages = contents.given(vec![json!({"role": "user", "content": content})], written);
                 let rendered = template.render(&messages, &RenderOptions::default()).unwrap();
                 assert_eq!(rendered, expected, "{source}");
             }
+        }
+    }
+
+    /// Both, where the template knows parts for pictures alone, and where it knows both.
+    #[test]
+    fn sounds_stand_between_pictures_as_the_message_has_them() {
+        let [picture, sound] = SENSES.map(place);
+        let content = format!("a{sound}b{picture}{sound}");
+        let written = [Some("<image>"), Some("<audio>")];
+        for (audio, expected) in [
+            ("", [true, false]),
+            ("{% elif p.type == 'audio' %}<audio>", [true, true]),
+        ] {
+            let source = format!(
+                "{{% for m in messages %}}{{% if m.content is string %}}{{{{ m.content }}}}{{% else %}}{{% for p in m.content %}}{{% if p.type == 'image' %}}\
+                 <image>{audio}{{% else %}}{{{{ p.text }}}}{{% endif %}}{{% endfor %}}{{% endif %}}{{% endfor %}}"
+            );
+            let template = template(&source);
+            let contents = Contents::of(&template, written);
+            assert_eq!(contents.knows, expected);
+            let messages = contents.given(vec![json!({"role": "user", "content": content})], written);
+            let rendered = template.render(&messages, &RenderOptions::default()).unwrap();
+            assert_eq!(rendered, "a<audio>b<image><audio>");
         }
     }
 }

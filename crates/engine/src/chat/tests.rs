@@ -44,7 +44,7 @@ fn weather() -> Tool {
     .unwrap()
 }
 
-fn none(files: Vec<Option<Vec<u8>>>) -> Result<Vec<Shown>> {
+fn none(files: Vec<File>) -> Result<Vec<Shown>> {
     assert!(files.is_empty());
     Ok(Vec::new())
 }

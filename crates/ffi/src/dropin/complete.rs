@@ -4,8 +4,7 @@ use super::request::{Arguments, answered, completion, ram_usage_mb, rounded};
 use crate::answer::{Reading, begin, whole};
 use crate::callback::call;
 use crate::documents::cited;
-use crate::failure::{Code, Failure, Result};
-use crate::input;
+use crate::failure::{Code, Failure};
 use crate::loaded::MODELS;
 use serde_json::json;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -17,23 +16,10 @@ use std::ffi::{CString, c_char, c_int, c_void};
 pub type cactus_token_callback =
     Option<unsafe extern "C" fn(token: *const c_char, token_id: u32, user_data: *mut c_void)>;
 
-/// # Errors
-/// Where there is sound.
-///
-/// # Safety
-/// As [`input::values`].
-unsafe fn no_sound(pcm: *const u8, bytes: usize) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let sound = unsafe { input::values(pcm, bytes, "pcm_buffer") }?;
-    match sound.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::not_in_build("sound as input (`pcm_buffer`)")),
-    }
-}
-
 /// Answers a conversation. The result, a JSON object, goes to `response_buffer`, and the function returns its bytes; a negative
 /// number where it failed, with the reason in the buffer, too. `options_json`, `tools_json`, `callback` and `pcm_buffer` may be
-/// NULL; sound is not in this build. Any number of threads may ask one model at once: their answers are computed together.
+/// NULL. Sound in `pcm_buffer` (mono, 16 bits, little-endian, 16,000 samples a second) belongs to the last message of the user, for a model
+/// that hears. Any number of threads may ask one model at once: their answers are computed together.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cactus_complete(
     model: *mut c_void,
@@ -49,10 +35,8 @@ pub unsafe extern "C" fn cactus_complete(
 ) -> c_int {
     let work = || {
         // SAFETY: the header's contract of strings and buffers.
-        let arguments = unsafe {
-            no_sound(pcm_buffer, pcm_buffer_size)?;
-            Arguments::new(messages_json, options_json, tools_json)?
-        };
+        let arguments =
+            unsafe { Arguments::new(messages_json, options_json, tools_json, (pcm_buffer, pcm_buffer_size))? };
         let work = MODELS.get(model)?.begin()?;
         let (mut asked, sources) = arguments.read(work.model().engine(), work.model().documents())?;
         asked.routing.whole = callback.is_none();
@@ -96,10 +80,8 @@ pub unsafe extern "C" fn cactus_prefill(
 ) -> c_int {
     let computed = || {
         // SAFETY: the header's contract of strings and buffers.
-        let arguments = unsafe {
-            no_sound(pcm_buffer, pcm_buffer_size)?;
-            Arguments::new(messages_json, options_json, tools_json)?
-        };
+        let arguments =
+            unsafe { Arguments::new(messages_json, options_json, tools_json, (pcm_buffer, pcm_buffer_size))? };
         let work = MODELS.get(model)?.begin()?;
         let (mut asked, _) = arguments.read(work.model().engine(), work.model().documents())?;
         // The scheduler keeps what it computed of a prompt. One token is the least that it makes.

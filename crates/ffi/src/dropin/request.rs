@@ -33,26 +33,36 @@ pub(super) struct Arguments<'a> {
     messages: &'a str,
     options: Option<&'a str>,
     tools: Option<&'a str>,
+    /// Sound of the last message of the user.
+    pcm: &'a [u8],
 }
 
 impl<'a> Arguments<'a> {
     /// # Errors
-    /// For null in place of messages, and what is not UTF-8.
+    /// For null in place of messages, what is not UTF-8, and half a sample.
     ///
     /// # Safety
-    /// As [`input::text`].
+    /// As [`input::text`] and [`input::values`].
     pub(super) unsafe fn new(
         messages: *const c_char,
         options: *const c_char,
         tools: *const c_char,
+        (pcm, pcm_bytes): (*const u8, usize),
     ) -> Result<Arguments<'a>> {
         // SAFETY: the caller's promise.
-        unsafe {
-            Ok(Arguments {
+        let arguments = unsafe {
+            Arguments {
                 messages: input::text(messages, "messages_json")?,
                 options: input::optional_text(options, "options_json")?,
                 tools: input::optional_text(tools, "tools_json")?,
-            })
+                pcm: input::values(pcm, pcm_bytes, "pcm_buffer")?,
+            }
+        };
+        match arguments.pcm.len().is_multiple_of(2) {
+            true => Ok(arguments),
+            false => Err(Failure::argument(format!(
+                "`pcm_buffer`: expected samples of 2 bytes, found {pcm_bytes} bytes"
+            ))),
         }
     }
 
@@ -69,6 +79,15 @@ impl<'a> Arguments<'a> {
         let mut messages = messages
             .map(|(i, message)| plain(i, message))
             .collect::<Result<Vec<_>>>()?;
+        if !self.pcm.is_empty() {
+            let asked = messages.iter_mut().rev().find(|message| message["role"] == "user");
+            let Some(fields) = asked.and_then(Value::as_object_mut) else {
+                return Err(Failure::argument(
+                    "`pcm_buffer`: there is no message of the user that the sound could belong to",
+                ));
+            };
+            put_first(fields, vec![sound_part(&wave(self.pcm))]);
+        }
         let sources = documents
             .map(|documents| documents.join(&mut messages))
             .transpose()?
@@ -104,49 +123,71 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A message as the engine takes it: with the pictures in the files of `images` as its first parts, and refused with sound.
+/// A message as the engine takes it: with the pictures in the files of `images` and the sounds in those of `audio` as its first parts.
 fn plain(i: usize, mut message: Value) -> Result<Value> {
     let Some(fields) = message.as_object_mut() else {
         return Ok(message);
     };
-    match fields.remove("audio") {
-        None | Some(Value::Null) => {}
-        Some(Value::Array(paths)) if paths.is_empty() => {}
-        Some(_) => {
-            let mut failure = Failure::not_in_build("reading audio");
-            failure.message = format!("`messages[{i}].audio`: {}", failure.message);
-            return Err(failure);
-        }
-    }
-    let paths = match fields.remove("images") {
-        None | Some(Value::Null) => return Ok(message),
-        Some(Value::Array(paths)) if paths.is_empty() => return Ok(message),
-        Some(Value::Array(paths)) => paths,
-        Some(other) => {
-            let what = format!(
-                "`messages[{i}].images`: expected a list of files, found {}",
-                json_type(&other)
-            );
-            return Err(Failure::argument(what));
-        }
-    };
     let mut parts = Vec::new();
-    for path in &paths {
-        let at = format!("messages[{i}].images");
-        let Some(path) = path.as_str() else {
-            let what = format!("`{at}`: expected the name of a file, found {}", json_type(path));
-            return Err(Failure::argument(what));
+    for name in ["images", "audio"] {
+        let at = format!("messages[{i}].{name}");
+        let paths = match fields.remove(name) {
+            None | Some(Value::Null) => continue,
+            Some(Value::Array(paths)) => paths,
+            Some(other) => {
+                let what = format!("`{at}`: expected a list of files, found {}", json_type(&other));
+                return Err(Failure::argument(what));
+            }
         };
-        let bytes = input::picture_file(path, &at)?;
-        parts.push(json!({"type": "image", "data": to_base64(&bytes)}));
+        for path in &paths {
+            let Some(path) = path.as_str() else {
+                let what = format!("`{at}`: expected the name of a file, found {}", json_type(path));
+                return Err(Failure::argument(what));
+            };
+            parts.push(match name {
+                "images" => json!({"type": "image", "data": to_base64(&input::picture_file(path, &at)?)}),
+                _ => sound_part(&input::sound_file(path, &at)?),
+            });
+        }
     }
+    if !parts.is_empty() {
+        put_first(fields, parts);
+    }
+    Ok(message)
+}
+
+fn sound_part(file: &[u8]) -> Value {
+    json!({"type": "audio", "data": to_base64(file)})
+}
+
+/// A WAV file of samples (mono, 16 bits, little-endian, 16,000 a second).
+fn wave(pcm: &[u8]) -> Vec<u8> {
+    const RATE_HZ: u32 = 16_000;
+    let bytes = u32::try_from(pcm.len()).unwrap_or(u32::MAX);
+    let mut file = Vec::with_capacity(44 + pcm.len());
+    file.extend(b"RIFF");
+    file.extend(bytes.saturating_add(36).to_le_bytes());
+    file.extend(b"WAVEfmt ");
+    file.extend(16u32.to_le_bytes());
+    // Integers in one channel.
+    file.extend([1, 0, 1, 0]);
+    file.extend(RATE_HZ.to_le_bytes());
+    file.extend((2 * RATE_HZ).to_le_bytes());
+    file.extend([2, 0, 16, 0]);
+    file.extend(b"data");
+    file.extend(bytes.to_le_bytes());
+    file.extend(pcm);
+    file
+}
+
+/// Puts parts before the content of a message.
+fn put_first(fields: &mut Map<String, Value>, mut parts: Vec<Value>) {
     match fields.remove("content") {
         Some(Value::Array(others)) => parts.extend(others),
         Some(Value::String(text)) => parts.push(json!({"type": "text", "text": text})),
         _ => {}
     }
     fields.insert("content".to_owned(), Value::from(parts));
-    Ok(message)
 }
 
 /// Options by their public names.

@@ -49,7 +49,10 @@ pub unsafe extern "C" fn cactus_render_prompt(
         // SAFETY: the header's contract of strings and buffers.
         let (arguments, buffer) = unsafe {
             let buffer = TextBuffer::new(buffer, buffer_size, "buffer")?;
-            (Arguments::new(messages_json, options_json, tools_json), buffer)
+            (
+                Arguments::new(messages_json, options_json, tools_json, (std::ptr::null(), 0)),
+                buffer,
+            )
         };
         let rendered = (|| {
             let model: Arc<Loaded> = MODELS.get(model)?;

@@ -7,6 +7,17 @@ use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 
 fn complete(model: *mut c_void, messages: &str, options: &str, tools: &str, bytes: usize) -> (i32, String) {
+    complete_heard(model, messages, [options, tools], bytes, &[])
+}
+
+/// The same with sound.
+fn complete_heard(
+    model: *mut c_void,
+    messages: &str,
+    [options, tools]: [&str; 2],
+    bytes: usize,
+    pcm: &[u8],
+) -> (i32, String) {
     let (messages, options, tools) = (c(messages), c(options), c(tools));
     buffered(bytes, |buffer, size| unsafe {
         cactus_complete(
@@ -18,8 +29,8 @@ fn complete(model: *mut c_void, messages: &str, options: &str, tools: &str, byte
             tools.as_ptr(),
             None,
             null_mut(),
-            null(),
-            0,
+            pcm.as_ptr(),
+            pcm.len(),
         )
     })
 }
@@ -114,7 +125,11 @@ fn complete_errors_are_in_the_buffer_and_the_last_error() {
             "",
             "cannot read `a.png`",
         ),
-        (r#"[{"role": "user", "content": "x", "audio": ["a.wav"]}]"#, "", "audio"),
+        (
+            r#"[{"role": "user", "content": "x", "audio": ["a.wav"]}]"#,
+            "",
+            "cannot read `a.wav`",
+        ),
         (HELLO, r#"{"temperature": "hot"}"#, "temperature"),
         (HELLO, r#"{"max_tokens": 0}"#, "max_tokens"),
         (
@@ -125,16 +140,12 @@ fn complete_errors_are_in_the_buffer_and_the_last_error() {
         (HELLO, r#"{"top_p": 2}"#, "top_p"),
         (HELLO, r#"{"stop_sequences": 4}"#, "stop"),
     ];
-    let kind_of = |want| match want {
-        "audio" => Code::NotInBuild,
-        _ => Code::Argument,
-    };
     for (messages, options, want) in cases {
         let (code, text) = complete(model.public(), messages, options, "", 4096);
         let (kind, message) = error();
         assert_eq!(
             (code, kind),
-            (-1, kind_of(want) as i32),
+            (-1, Code::Argument as i32),
             "{messages} {options}: {message}"
         );
         assert!(message.contains(want), "{message}");
@@ -146,22 +157,47 @@ fn complete_errors_are_in_the_buffer_and_the_last_error() {
         assert_eq!(complete(model.public(), HELLO, r#"{"max_tokens": 2}"#, "", bytes).0, -2);
         assert!(error().1.contains(&format!("it has {bytes}")));
     }
-    let sound = c(HELLO);
-    let (code, _) = buffered(4096, |buffer, size| unsafe {
-        cactus_complete(
-            model.public(),
-            sound.as_ptr(),
-            buffer,
-            size,
-            null(),
-            null(),
-            None,
-            null_mut(),
-            [0u8; 4].as_ptr(),
-            4,
-        )
-    });
-    assert_eq!((code, error().0), (-1, Code::NotInBuild as i32));
+    for (messages, pcm, want) in [
+        (HELLO, &[0u8; 4][..], "hears no sounds"),
+        (HELLO, &[0; 3], "2 bytes"),
+        (
+            r#"[{"role": "system", "content": "x"}]"#,
+            &[0; 4],
+            "no message of the user",
+        ),
+    ] {
+        let (code, _) = complete_heard(model.public(), messages, ["", ""], 4096, pcm);
+        let (kind, message) = error();
+        assert_eq!((code, kind), (-1, Code::Argument as i32), "{message}");
+        assert!(message.contains(want), "{message}");
+    }
+}
+
+#[test]
+fn sounds_are_heard_from_files_and_from_samples() {
+    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/seeing/gemma4_hears");
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("hears");
+    cactus_import::convert(
+        &golden,
+        &bundle,
+        &cactus_import::ConvertOptions::default(),
+        &mut |_, _| {},
+    )
+    .unwrap();
+    let model = unsafe { cactus_init(c(bundle.to_str().unwrap()).as_ptr(), null(), false) };
+    assert!(!model.is_null(), "{}", error().1);
+    let wav = golden.join("sound.1.wav");
+    let message = |audio: Value| json!([{"role": "user", "content": "What is this?", "audio": audio}]).to_string();
+    let options = r#"{"max_tokens": 6, "temperature": 0}"#;
+    let ask = |messages: &str, pcm: &[u8]| json_of(complete_heard(model, messages, [options, ""], 1 << 16, pcm));
+    let plain = ask(&message(json!([])), &[]);
+    let of_file = ask(&message(json!([wav])), &[]);
+    let of_samples = ask(&message(Value::Null), &std::fs::read(&wav).unwrap()[44..]);
+    let tokens = |answer: &Value| answer["prefill_tokens"].as_u64().unwrap();
+    assert_eq!(tokens(&of_file), tokens(&plain) + 35, "{of_file}");
+    assert_eq!(of_file["response"], of_samples["response"]);
+    unsafe { cactus_destroy(model) };
 }
 
 #[test]

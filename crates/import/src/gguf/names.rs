@@ -157,6 +157,8 @@ pub(super) enum Change {
     MinusOne,
     /// `[dim, taps]` becomes `[dim, 1, taps]`, as of a depthwise convolution.
     DepthwiseTaps,
+    /// Of the softplus of a number the number.
+    BeforeSoftplus,
     /// `[n, colors, rows, columns]` becomes `[n, rows * columns * colors]`.
     ColorsLast,
     /// `[experts, rows, columns]` becomes `[experts * rows, columns]`.

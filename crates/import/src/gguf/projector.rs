@@ -1,10 +1,11 @@
-//! The encoder of pictures that llama.cpp keeps in a file of its own (`mmproj`), beside the text model.
+//! The encoders of pictures and sounds that llama.cpp keeps in a file of their own (`mmproj`), beside the text model.
 //!
 //! Its tensors get Hugging Face names and its metadata become `vision_config`, so that the two files are the folder of which they were
 //! made. What such a file does not hold (filter, tiles, budgets) is that of the released models of its kind. Each kind is a row of [`KINDS`];
 //! what its files say is in the file of its encoder.
 
 mod gemma4;
+mod gemma4_sound;
 mod qwen3_vl;
 mod siglip;
 
@@ -134,8 +135,13 @@ impl File<'_> {
 
     /// Numbers of `clip.vision`, by their fields of `vision_config`.
     fn vision(&self, fields: &[(&str, &str)]) -> Result<Map<String, Value>> {
+        self.numbers("clip.vision", fields)
+    }
+
+    /// Numbers under `prefix`, by the fields that they are.
+    fn numbers(&self, prefix: &str, fields: &[(&str, &str)]) -> Result<Map<String, Value>> {
         let of = |&(key, field): &(&str, &str)| {
-            let found = count(self.metadata, &format!("clip.vision.{key}"))?;
+            let found = count(self.metadata, &format!("{prefix}.{key}"))?;
             Ok((field.to_owned(), found.into()))
         };
         fields.iter().map(of).collect()
@@ -200,6 +206,9 @@ fn joined(text: SourceModel, path: &Path) -> Result<SourceModel> {
         ..text
     })
 }
+
+/// What stands beside a matrix whose input and result are kept within bounds.
+const BOUNDS: [&str; 4] = ["input_min", "input_max", "output_min", "output_max"];
 
 fn count(metadata: &Metadata, key: &str) -> Result<usize> {
     required(metadata.count(key)?, key)

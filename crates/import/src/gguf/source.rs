@@ -35,6 +35,7 @@ pub fn open_file(path: &Path) -> Result<SourceModel> {
         config,
         generation_config,
         front_end: serde_json::json!({}),
+        hearing: serde_json::json!({}),
         sentence,
         tokenizer,
         tensors: experts::with_stacked(Box::new(source)).map_err(in_file)?,
@@ -237,7 +238,7 @@ impl Weight {
     /// Checks that the change applies to the tensor and works out what it needs.
     fn prepare(&mut self, metadata: &super::Metadata, arch: &str, info: &TensorInfo) -> Result<()> {
         let heads_key = match self.change {
-            Change::Keep | Change::MinusOne => return Ok(()),
+            Change::Keep | Change::MinusOne | Change::BeforeSoftplus => return Ok(()),
             Change::DepthwiseTaps => {
                 // Files in circulation hold [dim, taps]; a middle dimension of one means the same.
                 let &[dim, .., taps] = &info.shape[..] else {
@@ -367,6 +368,7 @@ impl TensorSource for GgufSource {
                 values = turned(&values, &[info.shape[0], info.shape[1], pixels]);
             }
             Change::MinusOne => values.iter_mut().for_each(|v| *v -= 1.0),
+            Change::BeforeSoftplus => values.iter_mut().for_each(|v| *v = f64::from(*v).exp_m1().ln() as f32),
             Change::Values(of) => {
                 if of == OfValues::Decays {
                     let made = value_heads::logarithms(&values);

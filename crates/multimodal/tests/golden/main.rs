@@ -1,6 +1,7 @@
 //! Models that write about pictures as bundles, against what transformers computed (`golden/seeing_models.py`).
 
 mod bundles;
+mod heard;
 mod shown;
 
 use cactus_base::Pool;
@@ -147,7 +148,7 @@ fn logits(model: &Arc<Model>, chat: &Chat, chunk: usize) -> Vec<f32> {
     let mut execution = Execution::new(Arc::clone(model.program())).unwrap();
     let (pool, mut all) = (Pool::new(2), Vec::new());
     let rows = |at: usize, id: u32, count: usize| {
-        let media = chat.pictures().iter().find(|media| media.ids().contains(&id))?;
+        let media = chat.media().iter().find(|media| media.ids().contains(&id))?;
         let width = media.rows().len() / media.len();
         let skipped = (id - media.ids().start) as usize;
         Some(MediaRows {
@@ -196,7 +197,7 @@ fn rows_prompt_and_logits_are_those_of_transformers() {
         let (model, pictures) = load(&bundle(folder.path(), name, Bits::ThirtyTwo), calls_of(name, 128));
         let request = want.request(&model, &pictures);
         let chat = Chat::new(&model, &request).unwrap();
-        for (i, media) in chat.pictures().iter().enumerate() {
+        for (i, media) in chat.media().iter().enumerate() {
             let far = farthest(media.rows(), &want.numbers(&format!("rows.{i}")));
             assert!(far <= 1e-4, "{name}: rows of picture {i} are {far} away");
         }

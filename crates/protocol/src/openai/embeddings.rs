@@ -8,7 +8,7 @@ use super::super::content::text_part;
 use super::super::{ApiError, Fields, Result};
 use super::inputs::{Inputs, Object};
 use base64::Engine as _;
-use cactus_engine::chat::{check_pictures, picture_bytes, picture_of_part, picture_of_url};
+use cactus_engine::chat::{check_files, file_bytes, picture_of_part, picture_of_url};
 use serde_json::{Value, json};
 
 /// A request for embeddings.
@@ -88,7 +88,7 @@ fn object(part: &Fields<'_>) -> Result<Input> {
 }
 
 fn picture_file(part: &Fields<'_>, base64: &str) -> Result<Input> {
-    let file = picture_bytes(base64);
+    let file = file_bytes(base64);
     let path = part.here();
     file.map(Input::Picture)
         .map_err(|what| ApiError::field(path, format!("`{path}`: {what}")))
@@ -151,7 +151,7 @@ pub fn request(body: &Value) -> Result<Embed> {
         Input::Picture(file) => Some(file.len()),
         _ => None,
     });
-    check_pictures(pictures.clone().count(), pictures.sum()).map_err(|what| fields.wrong("input", what))?;
+    check_files(pictures.clone().count(), pictures.sum()).map_err(|what| fields.wrong("input", what))?;
     Ok(Embed {
         model: super::model(&fields)?,
         inputs,

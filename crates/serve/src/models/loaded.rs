@@ -5,9 +5,10 @@ use crate::protocol::decisions::Calibration;
 use crate::protocol::{ApiError, Kind};
 use cactus_bundle::{Bundle, Decoding, Gives, Speech};
 use cactus_embed::{Reranker, TokenEmbedder};
+use cactus_engine::chat::Sense;
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_engine::{Model, Scheduler};
-use cactus_multimodal::Pictures;
+use cactus_multimodal::{Pictures, Sounds};
 use cactus_router::Local;
 use cactus_speech::{Transcriber, Vad};
 use std::path::Path;
@@ -203,10 +204,18 @@ impl Loaded {
     /// Whether it takes pictures; `None` for what takes neither text nor pictures.
     pub(super) fn sees(&self) -> Option<bool> {
         match self {
-            Loaded::Writes(writer) => Some(writer.scheduler.model().shows_pictures().is_some()),
+            Loaded::Writes(writer) => Some(writer.scheduler.model().shows(Sense::Picture).is_some()),
             Loaded::Embeds(embedder) => Some(embedder.sees_pictures),
             Loaded::EmbedsTokens(_) | Loaded::Ranks(_) => Some(false),
             Loaded::Hears(_) | Loaded::FindsSpeech(_) => None,
+        }
+    }
+
+    /// Whether it takes sounds in conversations; `None` for what writes no text about them.
+    pub(super) fn hears(&self) -> Option<bool> {
+        match self {
+            Loaded::Writes(writer) => Some(writer.scheduler.model().shows(Sense::Sound).is_some()),
+            _ => None,
         }
     }
 
@@ -302,6 +311,7 @@ impl Writer {
     fn load(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Result<Writer> {
         let model = Model::of(Arc::new(Bundle::open(path)?), &limits.load)?;
         Pictures::attach_with(&model, limits.picture_tokens)?;
+        Sounds::attach(&model)?;
         // Builds the tokenizer and the template now rather than under the first request.
         model.tokenizer()?;
         let program = model.program();

@@ -11,6 +11,7 @@ mod pictures;
 mod policy;
 mod realtime;
 mod requests;
+mod sounds;
 mod stopping;
 mod stores;
 mod streams;

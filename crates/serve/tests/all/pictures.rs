@@ -144,7 +144,7 @@ fn what_is_no_picture_is_refused_by_its_field() {
         (content(json!({"type": "image_url"})), "data URL"),
         (
             content(json!({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}})),
-            "audio",
+            "hears no sounds",
         ),
     ];
     for (messages, word) in cases {

@@ -49,6 +49,10 @@ fn chat_fields_of_the_wrong_type_are_named() {
         ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}),
+            "messages[0].content[0].input_audio.data",
+        ),
+        (
+            json!({"messages": [{"role": "user", "content": [{"type": "input_file"}]}]}),
             "messages[0].content[0].type",
         ),
         (

@@ -357,8 +357,10 @@ fn hostile_schemas_end_soon() {
     }
     let mut deeper = json!(1);
     for _ in 0..3_000 {
-        deeper = json!([deeper]);
+        deeper = Value::Array(vec![deeper]);
     }
+    // `json!` copies what it is given, level within level.
+    let deeper = Value::Object(serde_json::Map::from_iter([("const".to_owned(), deeper)]));
     let doubled: serde_json::Map<String, Value> = (0..60)
         .map(|i| {
             let next = format!("#/$defs/a{}", i + 1);
@@ -370,7 +372,7 @@ fn hostile_schemas_end_soon() {
         Grammar::json_schema(json!({"$ref": "#/$defs/a0", "$defs": chain})),
         Grammar::json_schema(json!({"type": "object", "properties": wide})),
         Grammar::json_schema(deep),
-        Grammar::json_schema(json!({"const": deeper})),
+        Grammar::json_schema(deeper),
         Grammar::json_schema(json!({"$ref": "#/$defs/a0", "$defs": doubled})),
         Grammar::json_schema(json!({"type": "string", "minLength": 1_000_000_000u64})),
         Grammar::json_schema(json!({"type": "string", "pattern": "^((a{1,1000}){1,1000}){1,1000}$"})),

@@ -1,10 +1,10 @@
-//! Pictures that go with the next question.
+//! Pictures and sounds that go with the next question.
 
 use crate::output;
 use anyhow::{Context as _, Result, bail};
 use cactus_engine::chat::to_base64;
 use cactus_engine::{CancelToken, Model};
-use cactus_multimodal::{Limits, Look, Pictures};
+use cactus_multimodal::{Heard, Limits, Look, Pictures, Sounds};
 use cactus_vision::processor::Role;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -12,9 +12,13 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What shows a model pictures, and those that it has not been asked about.
+/// Most bytes of a file of sound. The server takes as many.
+const MAX_SOUND_BYTES: usize = 64 << 20;
+
+/// What shows a model pictures and plays it sounds, and those that it has not been asked about.
 pub(super) struct Attached {
     pictures: Option<Arc<Pictures>>,
+    sounds: Option<Arc<Sounds>>,
     /// Whether views are told of.
     tells: bool,
     /// As parts of a message.
@@ -30,13 +34,14 @@ impl Attached {
         }
         Ok(Attached {
             pictures,
+            sounds: Sounds::attach(model)?,
             tells,
             waiting: Vec::new(),
         })
     }
 
     /// Looks at the picture in `file`, which goes with the next question.
-    pub(super) fn attach(&mut self, model: &Model, file: &Path, cancel: &CancelToken) -> Result<()> {
+    pub(super) fn show(&mut self, model: &Model, file: &Path, cancel: &CancelToken) -> Result<()> {
         let Some(pictures) = &self.pictures else {
             bail!("the model `{}` sees no pictures", model.bundle().manifest().name);
         };
@@ -45,15 +50,7 @@ impl Attached {
         }
         let limits = Limits::default();
         let shown = file.display();
-        let mut bytes = Vec::new();
-        let read = File::open(file).and_then(|file| file.take(limits.max_bytes as u64 + 1).read_to_end(&mut bytes));
-        read.with_context(|| format!("cannot read `{shown}`"))?;
-        if bytes.len() > limits.max_bytes {
-            bail!(
-                "`{shown}` has more than {} bytes, which are the most that are read",
-                limits.max_bytes
-            );
-        }
+        let bytes = read(file, limits.max_bytes)?;
         let look = pictures.look_at_file(model, &bytes, &limits, cancel);
         let look = look.with_context(|| format!("`{shown}`"))?;
         tell(&shown.to_string(), &look);
@@ -64,7 +61,27 @@ impl Attached {
         Ok(())
     }
 
-    /// A message of the user with the pictures that wait.
+    /// Listens to the sound in `file`, which goes with the next question.
+    pub(super) fn play(&mut self, model: &Model, file: &Path, cancel: &CancelToken) -> Result<()> {
+        let Some(sounds) = &self.sounds else {
+            let name = &model.bundle().manifest().name;
+            bail!(
+                "the model `{name}` hears no sounds; `cactus transcribe` writes down what is said with a model for that"
+            );
+        };
+        if model.chat_template()?.is_none() {
+            bail!("sounds stand in a conversation, which needs a chat template, and the model has none");
+        }
+        let shown = file.display();
+        let bytes = read(file, MAX_SOUND_BYTES)?;
+        let heard = sounds.listen_to_file(model, &bytes, cancel);
+        let heard = heard.with_context(|| format!("`{shown}`"))?;
+        tell_sound(&shown.to_string(), &heard);
+        self.waiting.push(json!({"type": "audio", "data": to_base64(&bytes)}));
+        Ok(())
+    }
+
+    /// A message of the user with the pictures and sounds that wait.
     pub(super) fn message(&self, text: &str) -> Value {
         if self.waiting.is_empty() {
             return cactus_text::message("user", text);
@@ -85,6 +102,31 @@ impl Attached {
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
+}
+
+fn read(file: &Path, most: usize) -> Result<Vec<u8>> {
+    let shown = file.display();
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes));
+    read.with_context(|| format!("cannot read `{shown}`"))?;
+    if bytes.len() > most {
+        bail!("`{shown}` has more than {most} bytes, which are the most that are read");
+    }
+    Ok(bytes)
+}
+
+fn tell_sound(name: &str, heard: &Heard) {
+    let time = match heard.known {
+        true => "known from before".to_owned(),
+        false => format!(
+            "prepared in {:.2} s, encoded in {:.2} s",
+            heard.prepare_seconds, heard.encode_seconds
+        ),
+    };
+    output::note(format!(
+        "{name}: {:.1} s, {} tokens, {time}",
+        heard.seconds, heard.tokens
+    ));
 }
 
 fn tell(name: &str, look: &Look) {

@@ -1,8 +1,9 @@
-//! The encoder of Gemma 4 (`gemma4v`): names, configuration, and filters whose colors llama.cpp has before rows.
+//! The encoder of pictures of Gemma 4 (`gemma4v`): names, configuration, and filters whose colors llama.cpp has before rows. That of sounds is in the same
+//! file.
 
 use super::super::names::Change;
 use super::super::{Metadata, TensorInfo};
-use super::{File, beside, of_layer};
+use super::{BOUNDS, File, beside, gemma4_sound, of_layer};
 use crate::Result;
 use serde_json::Value;
 
@@ -25,7 +26,6 @@ const PRODUCTS: [(&str, &str); 7] = [
     ("ffn_up", "mlp.up_proj"),
     ("ffn_down", "mlp.down_proj"),
 ];
-const BOUNDS: [&str; 4] = ["input_min", "input_max", "output_min", "output_max"];
 /// Outside of layers.
 const OUTSIDE: [(&str, &str, Change); 5] = [
     (
@@ -59,6 +59,9 @@ pub(super) fn name(_: &Metadata, info: &TensorInfo) -> Option<(String, Change)> 
     if let Some((_, own, change)) = OUTSIDE.iter().find(|row| row.0 == info.name) {
         return Some(((*own).to_owned(), *change));
     }
+    if let Some(heard) = gemma4_sound::name(info) {
+        return Some(heard);
+    }
     let (layer, rest) = of_layer(info.name.strip_prefix("v.blk.")?)?;
     let (stem, suffix) = rest.rsplit_once('.')?;
     let own = match (suffix, beside(&NORMS, stem), beside(&PRODUCTS, stem)) {
@@ -82,6 +85,9 @@ pub(super) fn configure(file: &File<'_>, config: &mut Value) -> Result<()> {
     vision.insert("use_clipped_linears".to_owned(), has("v.blk.0.attn_q.input_min"));
     vision.insert("standardize".to_owned(), has("v.std_scale"));
     config["vision_config"] = vision.into();
+    if let Some(audio) = gemma4_sound::configuration(file)? {
+        config["audio_config"] = audio;
+    }
     Ok(())
 }
 

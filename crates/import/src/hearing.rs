@@ -1,0 +1,186 @@
+//! The record of how sounds become the input of a model that writes about them (`hearing.json`), from what its folder says of its feature extractor.
+//!
+//! Every step that the folder asks for is done or refused by its name, as for pictures.
+
+use crate::{Error, Result, SourceModel};
+use cactus_bundle::{
+    Edges, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization, SoundMarks, Spectrum, WindowFunction,
+};
+use cactus_models::{HearsDef, ModelDef};
+use serde_json::Value;
+
+/// The kind of feature extractor that is known.
+const EXTRACTOR: &str = "Gemma4AudioFeatureExtractor";
+/// The longest sound that it takes, in seconds.
+const MOST_S: u32 = 30;
+
+/// The record of `model`; none where it hears nothing.
+///
+/// # Errors
+/// What is not supported, naming the field.
+pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Hearing>> {
+    let Some(hears) = &def.hears else { return Ok(None) };
+    let front_end = log_mel(hears, &Fields(&model.hearing))?;
+    Ok(Some(Hearing {
+        version: HEARING_VERSION,
+        most_samples: front_end.sample_rate_hz.saturating_mul(MOST_S),
+        front_end,
+        block_frames: small(hears.block_frames),
+        row_frames: small(hears.row_frames),
+        marks: SoundMarks {
+            token: hears.marks.token.to_owned(),
+            start: hears.marks.start.to_owned(),
+            end: hears.marks.end.to_owned(),
+        },
+    }))
+}
+
+/// The spectrogram, with what the source says of it; what it leaves out is as in transformers.
+fn log_mel(hears: &HearsDef, fields: &Fields<'_>) -> Result<LogMel> {
+    match fields.get("feature_extractor_type") {
+        Some(found) if found != EXTRACTOR => {
+            let what = format!("the feature extractor {found} is not supported for this model; expected `{EXTRACTOR}`");
+            return Err(Error::unsupported(what));
+        }
+        _ => {}
+    }
+    for key in ["per_bin_mean", "per_bin_stddev"] {
+        if fields.get(key).is_some() {
+            return Err(refuse(key, "null: bands that are moved or scaled are not supported"));
+        }
+    }
+    for (key, usual) in [("preemphasis", 0.0), ("dither", 0.0), ("input_scale_factor", 1.0)] {
+        let found = fields.number(key, usual)?;
+        if found != usual {
+            return Err(refuse(key, &format!("{usual}; found {found}")));
+        }
+    }
+    let sample_rate_hz = fields.size("sampling_rate", 16_000)?;
+    let milliseconds = |key: &str, usual: f64| -> Result<u32> {
+        let samples = (f64::from(sample_rate_hz) * fields.number(key, usual)? / 1000.0).round();
+        Ok(samples.clamp(0.0, f64::from(u32::MAX)) as u32)
+    };
+    let window_samples = fields.size("frame_length", milliseconds("frame_length_ms", 20.0)?)?;
+    let hop_samples = fields.size("hop_length", milliseconds("hop_length_ms", 10.0)?)?;
+    let twice = u32::from(fields.flag("fft_overdrive")?);
+    let power = window_samples.max(1).checked_next_power_of_two().unwrap_or(u32::MAX);
+    let fft_samples = fields.size("fft_length", power.saturating_mul(1 + twice))?;
+    let mels = fields.size("feature_size", small(hears.bands))?;
+    if mels != small(hears.bands) {
+        let what = format!("{}, as the model takes; found {mels}", hears.bands);
+        return Err(refuse("feature_size", &what));
+    }
+    Ok(LogMel {
+        sample_rate_hz,
+        window: WindowFunction::HannPeriodic,
+        window_samples,
+        fft_samples,
+        hop_samples,
+        edges: Edges::Zeros,
+        drop_last_frame: true,
+        preemphasis: 0.0,
+        spectrum: Spectrum::Magnitude,
+        mels,
+        mel_scale: MelScale::Htk,
+        min_hz: fields.number("min_frequency", 0.0)? as f32,
+        max_hz: fields.number("max_frequency", 8000.0)? as f32,
+        log: Logarithm::LnGuard {
+            guard: fields.number("mel_floor", 1e-3)? as f32,
+        },
+        normalization: Normalization::None {},
+    })
+}
+
+fn small(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn refuse(key: &str, expected: &str) -> Error {
+    Error::unsupported(format!("field `{key}` of the feature extractor: expected {expected}"))
+}
+
+/// What a folder says of its feature extractor.
+struct Fields<'a>(&'a Value);
+
+impl Fields<'_> {
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key).filter(|v| !v.is_null())
+    }
+
+    fn number(&self, key: &str, usual: f64) -> Result<f64> {
+        match self.get(key).map(Value::as_f64) {
+            None => Ok(usual),
+            Some(Some(number)) => Ok(number),
+            Some(None) => Err(refuse(key, "a number")),
+        }
+    }
+
+    fn size(&self, key: &str, usual: u32) -> Result<u32> {
+        let size = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
+        match self.get(key).map(size) {
+            None => Ok(usual),
+            Some(Some(n)) => Ok(n),
+            Some(None) => Err(refuse(key, "a whole number")),
+        }
+    }
+
+    fn flag(&self, key: &str) -> Result<bool> {
+        match self.get(key).map(Value::as_bool) {
+            None => Ok(false),
+            Some(Some(flag)) => Ok(flag),
+            Some(None) => Err(refuse(key, "true or false")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(fields: &Value) -> Result<LogMel> {
+        let config = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../golden/seeing/gemma4_hears/config.json"
+        );
+        let mut config: Value = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
+        config["audio_config"] = json!({});
+        let hears = cactus_models::build(&config).unwrap().hears.unwrap();
+        log_mel(&hears, &Fields(fields))
+    }
+
+    #[test]
+    fn fields_are_those_of_transformers() {
+        let usual = of(&json!({})).unwrap();
+        assert_eq!(
+            (usual.window_samples, usual.fft_samples, usual.hop_samples, usual.mels),
+            (320, 512, 160, 128)
+        );
+        let other =
+            of(&json!({"frame_length": 400, "fft_overdrive": true, "hop_length_ms": 5.0, "mel_floor": 0.01})).unwrap();
+        assert_eq!(
+            (other.window_samples, other.fft_samples, other.hop_samples),
+            (400, 1024, 80)
+        );
+        assert_eq!(other.log, Logarithm::LnGuard { guard: 0.01 });
+    }
+
+    #[test]
+    fn steps_that_are_not_done_are_refused_by_name() {
+        for (fields, field) in [
+            (json!({"feature_size": 80}), "feature_size"),
+            (json!({"preemphasis": 0.97}), "preemphasis"),
+            (json!({"dither": 1e-4}), "dither"),
+            (json!({"per_bin_mean": [0.0]}), "per_bin_mean"),
+            (json!({"input_scale_factor": "2"}), "input_scale_factor"),
+            (json!({"hop_length": -1}), "hop_length"),
+            (
+                json!({"feature_extractor_type": "WhisperFeatureExtractor"}),
+                "Gemma4AudioFeatureExtractor",
+            ),
+        ] {
+            let error = of(&fields).unwrap_err().to_string();
+            assert!(error.contains(field), "{error}");
+        }
+    }
+}

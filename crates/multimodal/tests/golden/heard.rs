@@ -1,0 +1,268 @@
+//! A model that sees and hears in one conversation, against what transformers computed.
+
+use super::{Expected, bundle, farthest, golden, logits};
+use cactus_bundle::Bundle;
+use cactus_engine::chat::{Chat, ChatRequest, to_base64};
+use cactus_engine::scheduler::{Scheduler, SchedulerLimits};
+use cactus_engine::{CancelToken, FIRST_MEDIA_ID, GenerateOptions, LoadOptions, Model};
+use cactus_import::{ConvertOptions, convert};
+use cactus_multimodal::{ErrorKind, Heard, Pictures, Sounds};
+use cactus_passes::{Bits, Policy};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+
+const CASE: &str = "gemma4_hears";
+
+fn load(path: &Path, chunk_tokens: usize) -> (Arc<Model>, Arc<Pictures>, Arc<Sounds>) {
+    let (model, pictures) = super::load(path, chunk_tokens);
+    let sounds = Sounds::attach(&model).unwrap().unwrap();
+    (model, pictures, sounds)
+}
+
+fn file(i: usize) -> Vec<u8> {
+    std::fs::read(golden(CASE).join(format!("sound.{i}.wav"))).unwrap()
+}
+
+fn listen(model: &Model, sounds: &Sounds, i: usize) -> Heard {
+    sounds.listen_to_file(model, &file(i), &CancelToken::new()).unwrap()
+}
+
+/// The conversation, its sounds with their files.
+fn request(want: &Expected, model: &Model, pictures: &Pictures) -> ChatRequest {
+    let mut request = want.request(model, pictures);
+    let mut next = 0..;
+    for message in &mut request.messages {
+        for part in message["content"].as_array_mut().unwrap() {
+            if part["type"] == "audio" {
+                part["data"] = Value::from(to_base64(&file(next.next().unwrap())));
+            }
+        }
+    }
+    request
+}
+
+fn greedy(tokens: usize) -> GenerateOptions {
+    GenerateOptions {
+        max_tokens: tokens,
+        temperature: 0.0,
+        // No special token, as the golden script has it.
+        logit_bias: (0..11).map(|id| (id, -100.0)).collect(),
+        ..GenerateOptions::default()
+    }
+}
+
+#[test]
+fn rows_of_sounds_prompt_logits_and_answer_are_those_of_transformers() {
+    let folder = tempfile::tempdir().unwrap();
+    let want = Expected::of(CASE);
+    let (model, pictures, sounds) = load(&bundle(folder.path(), CASE, Bits::ThirtyTwo), 128);
+    for i in 0..2 {
+        let heard = listen(&model, &sounds, i);
+        let rows = want.numbers(&format!("heard.{i}"));
+        assert_eq!(heard.tokens, rows.len() / 32);
+        let far = farthest(heard.shown.media.rows(), &rows);
+        assert!(far <= 1e-4, "rows of sound {i} are {far} away");
+    }
+    let chat = Chat::new(&model, &request(&want, &model, &pictures)).unwrap();
+    assert_eq!(chat.text, want.about["text"].as_str().unwrap());
+    let tokens: Vec<u32> = ["<|audio|>", "<|image|>", "<|audio|>"]
+        .iter()
+        .map(|token| model.tokenizer().unwrap().token_id(token).unwrap())
+        .collect();
+    let of_row = |id: u32| chat.media().iter().position(|media| media.ids().contains(&id)).unwrap();
+    let ids: Vec<u32> = chat
+        .prompt
+        .iter()
+        .map(|&id| if id >= FIRST_MEDIA_ID { tokens[of_row(id)] } else { id })
+        .collect();
+    assert_eq!(ids, want.ids("ids"));
+    let found = logits(&model, &chat, 128);
+    let far = farthest(&found, &want.numbers("logits"));
+    // Keys and values have half precision.
+    assert!(far <= 0.05, "logits are {far} away");
+    for chunk in [1, 7, 64] {
+        let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+        assert!(bits(&logits(&model, &chat, chunk)) == bits(&found), "{chunk} at once");
+    }
+    let mut session = model.session().unwrap();
+    let answer = session.generate(&chat.prompt, &greedy(24), &CancelToken::new(), &mut |_| {});
+    assert_eq!(answer.unwrap().completion_token_ids, want.ids("greedy"));
+    let scheduler = Scheduler::new(Arc::clone(&model), SchedulerLimits::default()).unwrap();
+    for known in [0, chat.prompt.len() / 2] {
+        let made = scheduler.generate(chat.request(greedy(24)), &mut |_| {}).unwrap();
+        assert_eq!(made.completion_token_ids, want.ids("greedy"));
+        assert!(made.cached_tokens >= known, "{}", made.cached_tokens);
+    }
+}
+
+/// A position sees none behind it, so a sound begins as a longer one does, but for what the convolutions see at its end.
+#[test]
+fn rows_do_not_depend_on_what_fills_the_last_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, _, sounds) = load(&bundle(folder.path(), CASE, Bits::ThirtyTwo), 128);
+    let noise: Vec<f32> = cactus_testkit::picture_noise(100, 100, 3)
+        .iter()
+        .map(|&x| f32::from(x) / 256.0 - 0.5)
+        .collect();
+    let rows = |samples: usize| {
+        let heard = sounds
+            .listen_to(&model, &noise[..samples], &CancelToken::new())
+            .unwrap();
+        assert_eq!(heard.tokens, (samples - 160).div_ceil(160).div_ceil(4));
+        heard.shown.media.rows().to_vec()
+    };
+    let long = rows(noise.len());
+    for samples in [161, 1600, 2720, 2721, 9999] {
+        let short = rows(samples);
+        let same = short.len().saturating_sub(2 * 32);
+        assert!(short[..same] == long[..same], "{samples}");
+    }
+}
+
+#[test]
+fn sounds_that_cannot_be_heard_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), CASE, Bits::Eight);
+    let (model, _, sounds) = load(&path, 128);
+    let never = CancelToken::new();
+    let of = |samples: &[f32]| sounds.listen_to(&model, samples, &never).unwrap_err();
+    for (error, kind, word) in [
+        (of(&[]), ErrorKind::Sound, "more than 160"),
+        (of(&[0.0; 160]), ErrorKind::Sound, "more than 160"),
+        (of(&vec![0.0; 480_001]), ErrorKind::Sound, "longer than 30 s"),
+        (of(&[f32::NAN; 400]), ErrorKind::Sound, "finite"),
+        (
+            sounds.listen_to_file(&model, b"no sound", &never).unwrap_err(),
+            ErrorKind::Sound,
+            "",
+        ),
+    ] {
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    let ask = |model: &Model, content: Value| {
+        let request = ChatRequest {
+            messages: vec![json!({"role": "user", "content": content})],
+            ..ChatRequest::default()
+        };
+        Chat::new(model, &request)
+    };
+    let sound = || json!({"type": "input_audio", "input_audio": {"data": to_base64(&file(0)), "format": "wav"}});
+    assert_eq!(ask(&model, json!([sound()])).unwrap().media().len(), 1);
+    let error = ask(&model, json!([{"type": "audio"}])).unwrap_err().to_string();
+    assert!(error.contains("no sound was given"), "{error}");
+    let error = ask(&model, json!([{"type": "audio", "data": "AAAA"}]))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("messages"), "{error}");
+    // One that would fill the context, and several that do together.
+    let options = LoadOptions {
+        context_tokens: 24,
+        ..LoadOptions::default()
+    };
+    let small = Model::load(&path, &options).unwrap();
+    let hears = Sounds::attach(&small).unwrap().unwrap();
+    let error = hears.listen_to_file(&small, &file(1), &never).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooManyTokens, "{error}");
+    let error = ask(&small, json!([sound(), sound()])).unwrap_err().to_string();
+    assert!(error.contains("2 sounds") && error.contains("26 tokens"), "{error}");
+    // What was heard by one model is not for another.
+    let shown = sounds.listen_to_file(&model, &file(0), &never).unwrap().shown;
+    let request = ChatRequest {
+        messages: vec![json!({"role": "user", "content": [{"type": "audio"}]})],
+        sounds: vec![shown],
+        ..ChatRequest::default()
+    };
+    assert!(
+        Chat::new(&small, &request)
+            .unwrap_err()
+            .to_string()
+            .contains("another model")
+    );
+    assert!(sounds.listen_to_file(&small, &file(1), &never).is_err());
+    // A model that does not hear says so.
+    let (deaf, _) = super::load(&bundle(folder.path(), "gemma4", Bits::Eight), 128);
+    assert!(Sounds::attach(&deaf).unwrap().is_none());
+    let error = ask(&deaf, json!([sound()])).unwrap_err().to_string();
+    assert!(error.contains("hears no sounds"), "{error}");
+}
+
+#[test]
+fn what_hears_keeps_eight_bits_and_is_near_what_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |bits| {
+        let path = folder.path().join(format!("{bits:?}"));
+        let options = ConvertOptions {
+            policy: Policy::uniform(bits),
+            ..ConvertOptions::default()
+        };
+        let made = convert(&golden(CASE), &path, &options, &mut |_, _| {}).unwrap();
+        if bits == Bits::Four {
+            let note = "`sound_encoder` keeps 8 bits";
+            assert!(made.notes.iter().any(|found| found.contains(note)), "{:?}", made.notes);
+            let bundle = Bundle::open(&path).unwrap();
+            let (_, bindings) = bundle.graph("sound_encoder").unwrap();
+            let few = bindings
+                .values()
+                .map(|name| bundle.weight(name).unwrap().packing.to_string());
+            assert!(few.into_iter().all(|packing| !packing.starts_with("cq")));
+        }
+        let (model, _, sounds) = load(&path, 128);
+        listen(&model, &sounds, 1).shown.media.rows().to_vec()
+    };
+    let want = rows(Bits::ThirtyTwo);
+    for bits in [Bits::Eight, Bits::Four] {
+        let found = rows(bits);
+        let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(x * y)).sum::<f64>();
+        let cosine = dot(&found, &want) / (dot(&found, &found) * dot(&want, &want)).sqrt();
+        assert!(cosine > 0.999, "{bits:?}: {cosine}");
+    }
+}
+
+/// What hears in llama.cpp's form, beside what sees.
+#[test]
+fn encoder_in_a_file_of_its_own_hears_as_that_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ConvertOptions {
+        policy: Policy::uniform(Bits::ThirtyTwo),
+        pictures: Some(golden(CASE).join("mmproj.gguf")),
+        ..ConvertOptions::default()
+    };
+    let path = folder.path().join("gguf");
+    let made = convert(&golden(CASE).join("text.gguf"), &path, &options, &mut |_, _| {}).unwrap();
+    assert!(
+        made.notes.iter().all(|note| !note.contains("not read")),
+        "{:?}",
+        made.notes
+    );
+    let of_folder = bundle(folder.path(), CASE, Bits::ThirtyTwo);
+    let graph = |path: &Path| {
+        Bundle::open(path)
+            .unwrap()
+            .graph("sound_encoder")
+            .unwrap()
+            .0
+            .to_string()
+    };
+    assert_eq!(graph(&path), graph(&of_folder));
+    let weights = |path: &Path| {
+        let bundle = Bundle::open(path).unwrap();
+        let (_, bindings) = bundle.graph("sound_encoder").unwrap();
+        let exact = bindings.values().filter(|name| !name.ends_with("per_dim_scale"));
+        let stored = exact.map(|name| (name.clone(), bundle.weight(name).unwrap().data.to_vec()));
+        stored.collect::<std::collections::BTreeMap<String, Vec<u8>>>()
+    };
+    let (found, want) = (weights(&path), weights(&of_folder));
+    assert!(found.len() > 50 && found == want);
+    let record = |path: &Path| Bundle::open(path).unwrap().hearing().unwrap().unwrap();
+    assert_eq!(record(&path), record(&of_folder));
+    let (model, _, sounds) = load(&path, 128);
+    for i in 0..2 {
+        let far = farthest(
+            listen(&model, &sounds, i).shown.media.rows(),
+            &Expected::of(CASE).numbers(&format!("heard.{i}")),
+        );
+        assert!(far <= 1e-4, "{i}: {far}");
+    }
+}
