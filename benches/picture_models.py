@@ -1,6 +1,6 @@
 """Models that see, of the sizes of released ones and with random weights, to measure with: their weights are in no package.
 
-    python benches/picture_models.py FOLDER [--llama-cpp LLAMA_CPP_FOLDER] [smolvlm_256m] [lfm2_vl_450m] [gemma3_encoder] [gemma4_encoder]
+    python benches/picture_models.py FOLDER [--llama-cpp LLAMA_CPP_FOLDER] [smolvlm_256m] [lfm2_vl_450m] [gemma3_encoder] [gemma4_encoders]
         [qwen3_vl_encoder]
 
 Each becomes FOLDER/NAME as a Hugging Face folder in BF16, with the tokenizer of golden/seeing and the image processor of the release; with the
@@ -42,17 +42,19 @@ MODELS = {
         ),
         HALF | dict(image_processor_type="Gemma3ImageProcessor", size={"height": 896, "width": 896}, resample=2, image_seq_length=256),
     ),
-    # The encoder of E2B and E4B, with rows as wide as those of E2B.
-    "gemma4_encoder": (
-        "gemma4",
+    # The encoders of pictures and of sounds of E2B and E4B, with rows as wide as those of E2B.
+    "gemma4_encoders": (
+        "gemma4_hears",
         lambda vocab: AutoConfig.for_model(
             "gemma4",
             boi_token_id=5,
             eoi_token_id=7,
             image_token_id=6,
             video_token_id=510,
-            audio_token_id=511,
-            audio_config=None,
+            boa_token_id=8,
+            audio_token_id=9,
+            eoa_token_index=10,
+            audio_config=dict(model_type="gemma4_audio"),
             vision_config=dict(model_type="gemma4_vision", hidden_size=768, intermediate_size=3072, num_hidden_layers=16, num_attention_heads=12,
                                num_key_value_heads=12, head_dim=64, patch_size=16, pooling_kernel_size=3, position_embedding_size=10240,
                                use_clipped_linears=True),
@@ -157,6 +159,10 @@ def main():
         torch.manual_seed(1)
         torch.set_default_dtype(torch.bfloat16)
         model = AutoModelForImageTextToText.from_config(config(0)).eval()
+        for key, x in model.named_buffers():
+            # Bounds of products, which are infinite before training.
+            if key.endswith(("put_min", "put_max")):
+                x.fill_(-60 if key.endswith("min") else 60)
         model.save_pretrained(out)
         for file in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]:
             shutil.copy(ROOT / "golden" / "seeing" / golden / file, out / file)
