@@ -8,6 +8,7 @@
 
 use crate::Repository;
 use crate::ci::{Context, Outcome};
+use crate::side_by_side::side_by_side;
 use anyhow::{Context as _, Result, bail};
 use std::fmt::Write as _;
 use std::fs;
@@ -87,13 +88,14 @@ pub fn write() -> Result<bool> {
 
 /// Instructions by name of the row.
 fn counts(program: &Path, cache: &Path) -> Result<Vec<(&'static str, u64)>> {
-    let mut found = Vec::new();
-    for row in &ROWS {
-        eprintln!("counting {}", row.name);
-        let [more, less] = [row.more, row.less].map(|sizes| count(program, cache, sizes));
-        found.push((row.name, more?.saturating_sub(less?) / row.by));
-    }
-    Ok(found)
+    let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+    eprintln!("counting {}", names.join(", "));
+    let sizes: Vec<_> = ROWS.iter().flat_map(|row| [row.more, row.less]).collect();
+    let counted = side_by_side(&sizes, |&sizes| count(program, cache, sizes))?;
+    let each = ROWS.iter().zip(counted.as_chunks().0);
+    Ok(each
+        .map(|(row, &[more, less])| (row.name, more.saturating_sub(less) / row.by))
+        .collect())
 }
 
 /// Instructions of a whole run of the benchmark.
