@@ -70,7 +70,7 @@ def test_the_public_names_take_files_and_samples(bundle):
         samples = cactus_complete(held, [{"role": "user", "content": "What is this?"}], {"max_tokens": 4}, pcm_data=pcm())
         assert file["success"] and file["prefill_tokens"] == plain["prefill_tokens"] + 35
         assert samples["response"] == file["response"]
-        with pytest.raises(ValueError, match="2 bytes"):
+        with pytest.raises(RuntimeError, match="2 bytes"):
             cactus_complete(held, [{"role": "user", "content": "a"}], pcm_data=b"123")
     finally:
         cactus_destroy(held)
