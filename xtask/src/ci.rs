@@ -227,6 +227,8 @@ impl Context {
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).stdin(Stdio::null());
+        // Cargo set it for this program. Build scripts look at it, and would be run again wherever the repository lies elsewhere.
+        command.env_remove("CARGO_MANIFEST_DIR");
         if env::var_os(SEED_VARIABLE).is_none() {
             command.env(SEED_VARIABLE, "1");
         }
