@@ -9,7 +9,7 @@ use crate::bounded::Bounded;
 use crate::config::{Config, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
 use crate::decoder::activation;
 use crate::layers::{Norm, layer_norm, linear};
-use crate::registry::ComponentDef;
+use crate::registry::{ComponentDef, HearsDef, SoundMarksDef};
 use crate::sliding::{COUNT, OUTSIDE, inside, integer};
 use crate::{ModelDef, Result};
 use cactus_ir::{BinaryFn, CompareFn, ConvAttrs, Dim, Graph, GraphBuilder, Op, TensorType, UnaryFn, ValueId};
@@ -120,7 +120,7 @@ impl SoundEncoder {
     }
 
     /// Puts the encoder before the decoder of `model`.
-    pub(crate) fn beside(&self, mut model: ModelDef, marks: crate::registry::SoundMarksDef) -> Result<ModelDef> {
+    pub(crate) fn beside(&self, mut model: ModelDef, marks: SoundMarksDef) -> Result<ModelDef> {
         let encoder = ComponentDef {
             name: SOUND_ENCODER.into(),
             graph: self.graph()?,
@@ -128,7 +128,7 @@ impl SoundEncoder {
         };
         let decoder = model.components.len().saturating_sub(1);
         model.components.insert(decoder, encoder);
-        model.hears = Some(crate::registry::HearsDef {
+        model.hears = Some(HearsDef {
             component: SOUND_ENCODER,
             bands: self.channels[0],
             block_frames: self.block * POSITION_FRAMES,

@@ -106,6 +106,7 @@ impl Sounds {
     }
 
     fn listen_to_salted(&self, model: &Model, bytes: &[u8], (salt, cancel): (u64, &CancelToken)) -> Result<Heard> {
+        self.belongs_to(model)?;
         let digest = digest(b"file", |sha| {
             sha.update(salt.to_le_bytes());
             sha.update(bytes);
@@ -123,6 +124,7 @@ impl Sounds {
     /// # Errors
     /// As [`Sounds::listen_to_file`].
     pub fn listen_to(&self, model: &Model, samples: &[f32], cancel: &CancelToken) -> Result<Heard> {
+        self.belongs_to(model)?;
         let digest = digest(b"samples", |sha| {
             samples.iter().for_each(|x| sha.update(x.to_le_bytes()));
         });
@@ -143,11 +145,15 @@ impl Sounds {
         Ok(samples)
     }
 
+    fn belongs_to(&self, model: &Model) -> Result<()> {
+        match owner(model) == self.owner {
+            true => Ok(()),
+            false => Err(Error::Model("these sounds are for another model".into())),
+        }
+    }
+
     /// Tokens of so many samples.
     fn tokens(&self, model: &Model, samples: usize) -> Result<usize> {
-        if owner(model) != self.owner {
-            return Err(Error::Model("these sounds are for another model".into()));
-        }
         let seconds = |samples: usize| samples as f64 / f64::from(self.sample_rate_hz());
         let (most, least) = (
             self.hearing.most_samples as usize,

@@ -180,7 +180,9 @@ fn sounds_that_cannot_be_heard_are_refused_by_name() {
             .to_string()
             .contains("another model")
     );
-    assert!(sounds.listen_to_file(&small, &file(1), &never).is_err());
+    // Nor if it is known.
+    let error = sounds.listen_to_file(&small, &file(0), &never).unwrap_err();
+    assert!(error.to_string().contains("for another model"), "{error}");
     // A model that does not hear says so.
     let (deaf, _) = super::load(&bundle(folder.path(), "gemma4", Bits::Eight), 128);
     assert!(Sounds::attach(&deaf).unwrap().is_none());
