@@ -44,9 +44,14 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         copies: 1,
         marks: MARKS,
     };
-    let hidden = decoder.dims.hidden;
+    let (hidden, both_ways) = (decoder.dims.hidden, decoder.both_ways);
     let model = seeing::beside(c, decoder.generator(&text)?, encoder.component()?, sees)?;
     match c.section("audio_config", "audio_config.")? {
+        // Those of a sound see what is before them, and the decoder has one rule for all rows.
+        Some(_) if both_ways => {
+            let what = "\"vision\" is not supported beside `audio_config`: the rows of a sound do not see each other";
+            Err(c.unsupported("text_config.use_bidirectional_attention", what))
+        }
         Some(audio) => SoundEncoder::read(&audio, hidden)?.beside(model, SOUND_MARKS),
         None => Ok(model),
     }

@@ -53,7 +53,7 @@ pub(crate) struct Gemma4 {
     /// Whether rows of media may stand among the embeddings.
     pub(crate) media: bool,
     /// Whether the rows of a picture see each other, in layers with a window.
-    both_ways: bool,
+    pub(crate) both_ways: bool,
 }
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {

@@ -720,3 +720,27 @@ fn silero_vad_names_the_field_that_is_wrong() {
         assert!(error.contains(field), "{error}");
     }
 }
+
+#[test]
+fn a_model_that_hears_in_another_way_is_refused_by_the_field() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../golden/seeing/gemma4_hears/config.json"
+    );
+    let config: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    assert_eq!(built(config.clone()).hears.unwrap().bands, 16);
+    for (section, field, value) in [
+        ("text_config", "use_bidirectional_attention", json!("vision")),
+        ("audio_config", "attention_context_left", json!(20)),
+        ("audio_config", "attention_context_right", json!(1)),
+        ("audio_config", "subsampling_conv_channels", json!([15, 8])),
+        ("audio_config", "subsampling_conv_channels", json!([16])),
+        ("audio_config", "num_attention_heads", json!(3)),
+        ("audio_config", "hidden_act", json!("tanhshrink")),
+    ] {
+        let mut config = config.clone();
+        config[section][field] = value;
+        let error = build(&config).unwrap_err().to_string();
+        assert!(error.contains(&format!("{section}.{field}")), "{error}");
+    }
+}

@@ -368,7 +368,10 @@ impl TensorSource for GgufSource {
                 values = turned(&values, &[info.shape[0], info.shape[1], pixels]);
             }
             Change::MinusOne => values.iter_mut().for_each(|v| *v -= 1.0),
-            Change::BeforeSoftplus => values.iter_mut().for_each(|v| *v = f64::from(*v).exp_m1().ln() as f32),
+            Change::BeforeSoftplus => {
+                let made = before_softplus(&values);
+                values = made.map_err(|e| e.of_tensor(info.name.as_str()).in_file(&part.path))?;
+            }
             Change::Values(of) => {
                 if of == OfValues::Decays {
                     let made = value_heads::logarithms(&values);
@@ -454,6 +457,18 @@ fn turned(values: &[f32], shape: &[usize]) -> Vec<f32> {
         }
     }
     out
+}
+
+/// The numbers of which `values` are the softplus.
+fn before_softplus(values: &[f32]) -> Result<Vec<f32>> {
+    let of = |&v: &f32| {
+        let made = f64::from(v).exp_m1().ln() as f32;
+        match made.is_finite() {
+            true => Ok(made),
+            false => Err(Error::malformed(format!("expected numbers above 0, found {v}"))),
+        }
+    };
+    values.iter().map(of).collect()
 }
 
 #[cfg(test)]

@@ -174,3 +174,16 @@ fn open_of_flipped_file_is_ok_or_an_error() {
         }
     }
 }
+
+#[test]
+fn numbers_before_the_softplus_are_of_numbers_above_zero() {
+    let want = [-3.5f32, 0.0, 0.25, 20.0];
+    let stored = want.map(|x| f64::from(x).exp().ln_1p() as f32);
+    for (found, want) in before_softplus(&stored).unwrap().iter().zip(want) {
+        assert!((found - want).abs() <= 1e-6 * want.abs().max(1.0), "{found} {want}");
+    }
+    for bad in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        let error = before_softplus(&[1.0, bad]).unwrap_err();
+        assert!(error.to_string().contains("above 0"), "{error}");
+    }
+}
