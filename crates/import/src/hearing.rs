@@ -2,13 +2,15 @@
 //!
 //! Every step that the folder asks for is done or refused by its name, as for pictures.
 
+use crate::fields::Fields;
 use crate::{Error, Result, SourceModel};
 use cactus_bundle::{
     Edges, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization, SoundMarks, Spectrum, WindowFunction,
 };
 use cactus_models::{HearsDef, ModelDef};
-use serde_json::Value;
 
+/// Whose fields they are.
+const OF: &str = "feature extractor";
 /// The kind of feature extractor that is known.
 const EXTRACTOR: &str = "Gemma4AudioFeatureExtractor";
 /// The longest sound that it takes, in seconds.
@@ -20,7 +22,8 @@ const MOST_S: u32 = 30;
 /// What is not supported, naming the field.
 pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Hearing>> {
     let Some(hears) = &def.hears else { return Ok(None) };
-    let front_end = log_mel(hears, &Fields(&model.hearing))?;
+    let fields = model.hearing.as_object().cloned().unwrap_or_default();
+    let front_end = log_mel(hears, &Fields { of: OF, map: &fields })?;
     Ok(Some(Hearing {
         version: HEARING_VERSION,
         most_samples: front_end.sample_rate_hz.saturating_mul(MOST_S),
@@ -46,13 +49,13 @@ fn log_mel(hears: &HearsDef, fields: &Fields<'_>) -> Result<LogMel> {
     }
     for key in ["per_bin_mean", "per_bin_stddev"] {
         if fields.get(key).is_some() {
-            return Err(refuse(key, "null: bands that are moved or scaled are not supported"));
+            return Err(fields.refuse(key, "null: bands that are moved or scaled are not supported"));
         }
     }
     for (key, usual) in [("preemphasis", 0.0), ("dither", 0.0), ("input_scale_factor", 1.0)] {
         let found = fields.number(key, usual)?;
         if found != usual {
-            return Err(refuse(key, &format!("{usual}; found {found}")));
+            return Err(fields.refuse(key, &format!("{usual}; found {found}")));
         }
     }
     let sample_rate_hz = fields.size("sampling_rate", 16_000)?;
@@ -62,13 +65,13 @@ fn log_mel(hears: &HearsDef, fields: &Fields<'_>) -> Result<LogMel> {
     };
     let window_samples = fields.size("frame_length", milliseconds("frame_length_ms", 20.0)?)?;
     let hop_samples = fields.size("hop_length", milliseconds("hop_length_ms", 10.0)?)?;
-    let twice = u32::from(fields.flag("fft_overdrive")?);
+    let twice = u32::from(fields.flag("fft_overdrive", false)?);
     let power = window_samples.max(1).checked_next_power_of_two().unwrap_or(u32::MAX);
     let fft_samples = fields.size("fft_length", power.saturating_mul(1 + twice))?;
     let mels = fields.size("feature_size", small(hears.bands))?;
     if mels != small(hears.bands) {
         let what = format!("{}, as the model takes; found {mels}", hears.bands);
-        return Err(refuse("feature_size", &what));
+        return Err(fields.refuse("feature_size", &what));
     }
     Ok(LogMel {
         sample_rate_hz,
@@ -95,48 +98,10 @@ fn small(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-fn refuse(key: &str, expected: &str) -> Error {
-    Error::unsupported(format!("field `{key}` of the feature extractor: expected {expected}"))
-}
-
-/// What a folder says of its feature extractor.
-struct Fields<'a>(&'a Value);
-
-impl Fields<'_> {
-    fn get(&self, key: &str) -> Option<&Value> {
-        self.0.get(key).filter(|v| !v.is_null())
-    }
-
-    fn number(&self, key: &str, usual: f64) -> Result<f64> {
-        match self.get(key).map(Value::as_f64) {
-            None => Ok(usual),
-            Some(Some(number)) => Ok(number),
-            Some(None) => Err(refuse(key, "a number")),
-        }
-    }
-
-    fn size(&self, key: &str, usual: u32) -> Result<u32> {
-        let size = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
-        match self.get(key).map(size) {
-            None => Ok(usual),
-            Some(Some(n)) => Ok(n),
-            Some(None) => Err(refuse(key, "a whole number")),
-        }
-    }
-
-    fn flag(&self, key: &str) -> Result<bool> {
-        match self.get(key).map(Value::as_bool) {
-            None => Ok(false),
-            Some(Some(flag)) => Ok(flag),
-            Some(None) => Err(refuse(key, "true or false")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn of(fields: &Value) -> Result<LogMel> {
         let config = concat!(
@@ -146,7 +111,13 @@ mod tests {
         let mut config: Value = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
         config["audio_config"] = json!({});
         let hears = cactus_models::build(&config).unwrap().hears.unwrap();
-        log_mel(&hears, &Fields(fields))
+        log_mel(
+            &hears,
+            &Fields {
+                of: OF,
+                map: fields.as_object().unwrap(),
+            },
+        )
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod embedding;
 mod encode;
 mod error;
 mod experts;
+mod fields;
 mod flat;
 pub mod ggml;
 pub mod gguf;

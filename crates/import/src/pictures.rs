@@ -6,12 +6,15 @@
 
 mod views;
 
+use crate::fields::Fields;
 use crate::{Error, Result, SourceModel};
 use cactus_models::{ModelDef, PicturesDef};
 use cactus_vision::processor::{Channels, Layout, PatchOrder, Processor, SizeRule, VERSION, Values};
 use cactus_vision::{Alpha, Filter};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+/// Whose fields they are.
+const OF: &str = "image processor";
 /// Steps that are known.
 const STEPS: [&str; 5] = [
     "do_resize",
@@ -31,7 +34,7 @@ const USUAL_SCALE: f64 = 1.0 / 255.0;
 /// What is not supported, naming the field.
 pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Processor>> {
     let fields = match model.front_end.as_object() {
-        Some(fields) if !fields.is_empty() => Fields(fields),
+        Some(map) if !map.is_empty() => Fields { of: OF, map },
         _ => return Ok(None),
     };
     if let Some(sees) = &def.sees {
@@ -42,7 +45,7 @@ pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Proce
     let record = Processor {
         version: VERSION,
         alpha: Alpha::White,
-        size: fields.size()?,
+        size: fields.size_rule()?,
         filter: fields.filter()?,
         values: fields.values()?,
         patch: pixels(pictures.patch),
@@ -81,22 +84,10 @@ fn fits(record: &Processor, pictures: PicturesDef) -> Result<()> {
     Err(Error::unsupported(what))
 }
 
-/// What a folder says of its image processor.
-struct Fields<'a>(&'a Map<String, Value>);
-
 impl Fields<'_> {
-    fn get(&self, key: &str) -> Option<&Value> {
-        self.0.get(key).filter(|v| !v.is_null())
-    }
-
-    fn refuse(key: &str, expected: &str) -> Error {
-        let key: String = key.chars().take(40).collect();
-        Error::unsupported(format!("field `{key}` of the image processor: expected {expected}"))
-    }
-
     /// How bytes become numbers.
     fn values(&self) -> Result<Values> {
-        self.values_of(self.flag("do_normalize")?)
+        self.values_of(self.step("do_normalize")?)
     }
 
     /// The same, `normalized` or not.
@@ -105,7 +96,7 @@ impl Fields<'_> {
             true => self.three(key),
             false => Ok([usual; 3]),
         };
-        let scale = match self.flag("do_rescale")? {
+        let scale = match self.step("do_rescale")? {
             true => self.number("rescale_factor", USUAL_SCALE)?,
             false => 1.0,
         };
@@ -121,35 +112,23 @@ impl Fields<'_> {
             let step = key.starts_with("do_") && value.as_bool() != Some(false) && !value.is_null();
             (step && !steps.contains(&key.as_str())).then(|| key.clone())
         };
-        match self.0.iter().find_map(asked) {
-            Some(key) => Err(Self::refuse(&key, "false; this step is not supported")),
-            None if !self.flag("do_resize")? => Err(Self::refuse("do_resize", "true; pictures have many sizes")),
+        match self.map.iter().find_map(asked) {
+            Some(key) => Err(self.refuse(&key, "false; this step is not supported")),
+            None if !self.step("do_resize")? => Err(self.refuse("do_resize", "true; pictures have many sizes")),
             None => Ok(()),
         }
     }
 
     /// A step, which is done where nothing is said of it.
-    fn flag(&self, key: &str) -> Result<bool> {
-        match self.get(key).map(Value::as_bool) {
-            None => Ok(true),
-            Some(Some(flag)) => Ok(flag),
-            Some(None) => Err(Self::refuse(key, "true or false")),
-        }
-    }
-
-    fn number(&self, key: &str, usual: f64) -> Result<f64> {
-        match self.get(key).map(Value::as_f64) {
-            None => Ok(usual),
-            Some(Some(number)) => Ok(number),
-            Some(None) => Err(Self::refuse(key, "a number")),
-        }
+    fn step(&self, key: &str) -> Result<bool> {
+        self.flag(key, true)
     }
 
     fn three(&self, key: &str) -> Result<[f64; 3]> {
         let list = self.get(key).and_then(Value::as_array);
         let numbers: Option<Vec<f64>> = list.and_then(|list| list.iter().map(Value::as_f64).collect());
         let three = numbers.and_then(|numbers| <[f64; 3]>::try_from(numbers).ok());
-        three.ok_or_else(|| Self::refuse(key, "three numbers"))
+        three.ok_or_else(|| self.refuse(key, "three numbers"))
     }
 
     fn filter(&self) -> Result<Filter> {
@@ -157,13 +136,13 @@ impl Fields<'_> {
         let filter = FILTERS.iter().find(|(of, _)| Some(*of) == number);
         filter
             .map(|(_, filter)| *filter)
-            .ok_or_else(|| Self::refuse("resample", "1 (Lanczos), 2 (bilinear) or 3 (bicubic)"))
+            .ok_or_else(|| self.refuse("resample", "1 (Lanczos), 2 (bilinear) or 3 (bicubic)"))
     }
 
     /// A field with two sides in pixels, or one number for both.
     fn sides(&self, key: &str) -> Result<Option<[u32; 2]>> {
         let side = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
-        let expected = || Self::refuse(key, "a number of pixels, or `height` and `width`");
+        let expected = || self.refuse(key, "a number of pixels, or `height` and `width`");
         match self.get(key) {
             None => Ok(None),
             Some(Value::Object(sides)) => {
@@ -174,9 +153,9 @@ impl Fields<'_> {
         }
     }
 
-    fn size(&self) -> Result<SizeRule> {
+    fn size_rule(&self) -> Result<SizeRule> {
         // One that is silent of it crops only if it says what to.
-        let crops = self.flag("do_center_crop")?;
+        let crops = self.step("do_center_crop")?;
         let crop = if crops { self.sides("crop_size")? } else { None };
         let edge = match self.get("size") {
             Some(Value::Object(size)) => size.get("shortest_edge").filter(|v| !v.is_null()),
@@ -185,18 +164,18 @@ impl Fields<'_> {
         };
         if let Some(edge) = edge {
             let edge = edge.as_u64().and_then(|n| u32::try_from(n).ok());
-            let edge = edge.ok_or_else(|| Self::refuse("size", "a number of pixels as `shortest_edge`"))?;
+            let edge = edge.ok_or_else(|| self.refuse("size", "a number of pixels as `shortest_edge`"))?;
             let [crop_width, crop_height] =
-                crop.ok_or_else(|| Self::refuse("crop_size", "the sides of the middle that is kept"))?;
+                crop.ok_or_else(|| self.refuse("crop_size", "the sides of the middle that is kept"))?;
             return Ok(SizeRule::ShortestEdge {
                 edge,
                 crop_width,
                 crop_height,
             });
         }
-        let sides = self.sides("size")?.ok_or_else(|| Self::refuse("size", "a size"))?;
+        let sides = self.sides("size")?.ok_or_else(|| self.refuse("size", "a size"))?;
         if crop.is_some_and(|crop| crop != sides) {
-            return Err(Self::refuse("crop_size", "the same as `size`, which has two sides"));
+            return Err(self.refuse("crop_size", "the same as `size`, which has two sides"));
         }
         let [width, height] = sides;
         Ok(SizeRule::Fixed { width, height })
@@ -210,10 +189,10 @@ mod tests {
 
     fn size(fields: Value) -> std::result::Result<SizeRule, String> {
         let fields = fields.as_object().unwrap().clone();
-        let fields = Fields(&fields);
+        let fields = Fields { of: OF, map: &fields };
         fields
             .refuse_other_steps(&STEPS)
-            .and_then(|()| fields.size())
+            .and_then(|()| fields.size_rule())
             .map_err(|e| e.to_string())
     }
 

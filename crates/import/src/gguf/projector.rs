@@ -210,6 +210,17 @@ fn joined(text: SourceModel, path: &Path) -> Result<SourceModel> {
 /// What stands beside a matrix whose input and result are kept within bounds.
 const BOUNDS: [&str; 4] = ["input_min", "input_max", "output_min", "output_max"];
 
+/// The own name of a norm, or of a matrix or its bounds, by the lists of their stems.
+fn norm_or_bounded(rest: &str, norms: &[(&str, &'static str)], products: &[(&str, &'static str)]) -> Option<String> {
+    let (stem, suffix) = rest.rsplit_once('.')?;
+    match (suffix, beside(norms, stem), beside(products, stem)) {
+        ("weight", Some(norm), _) => Some(format!("{norm}.weight")),
+        ("weight", None, Some(product)) => Some(format!("{product}.linear.weight")),
+        (bound, None, Some(product)) if BOUNDS.contains(&bound) => Some(format!("{product}.{bound}")),
+        _ => None,
+    }
+}
+
 fn count(metadata: &Metadata, key: &str) -> Result<usize> {
     required(metadata.count(key)?, key)
 }

@@ -1,6 +1,7 @@
 //! The same of a model that writes about pictures, which sees views of them: tiles, and the whole in small.
 
-use super::{Fields, pixels};
+use super::pixels;
+use crate::fields::Fields;
 use crate::{Error, Result};
 use cactus_models::{MarksDef, PlacesDef, SeesDef, ViewsDef};
 use cactus_vision::processor::{Channels, Layout, Marks, PatchOrder, Places, Processor, SizeRule, Stretch, VERSION};
@@ -96,7 +97,7 @@ fn fits(fields: &Fields<'_>, sees: &SeesDef) -> Result<()> {
 
 fn long_side(fields: &Fields<'_>) -> Result<SizeRule> {
     let tile = fields.longest_edge("max_image_size", 364)?;
-    Ok(match fields.flag("do_image_splitting")? {
+    Ok(match fields.step("do_image_splitting")? {
         true => SizeRule::LongSide {
             side: fields.longest_edge("size", 4 * 364)?,
             tile,
@@ -117,14 +118,14 @@ fn whole(fields: &Fields<'_>, sees: &SeesDef) -> Result<SizeRule> {
         Some([width, height]) => Err(Error::unsupported(format!(
             "the image processor makes pictures of {width} x {height} pixels, and the model takes {side} x {side}"
         ))),
-        None => Err(Fields::refuse("size", "a size")),
+        None => Err(fields.refuse("size", "a size")),
     }
 }
 
 /// Bounds of pixels, which the image processor has to name, under one name or another.
 fn bounds(fields: &Fields<'_>) -> Result<SizeRule> {
     let refuse = || {
-        Fields::refuse(
+        fields.refuse(
             "size",
             "`shortest_edge` and `longest_edge`, the fewest and most pixels of a picture",
         )
@@ -142,7 +143,7 @@ fn bounds(fields: &Fields<'_>) -> Result<SizeRule> {
 }
 
 fn tiles(fields: &Fields<'_>) -> Result<SizeRule> {
-    let cuts = fields.flag("do_image_splitting")?;
+    let cuts = fields.step("do_image_splitting")?;
     let count = |key: &str, usual: u32| if cuts { fields.count(key, usual) } else { Ok(1) };
     Ok(SizeRule::Tiles {
         tile: fields.count("tile_size", 512)?,
@@ -151,7 +152,7 @@ fn tiles(fields: &Fields<'_>) -> Result<SizeRule> {
         min_tokens: fields.count("min_image_tokens", 64)?,
         max_tokens: fields.count("max_image_tokens", 256)?,
         tolerance: fields.number("max_pixels_tolerance", 2.0)?,
-        thumbnail: fields.flag("use_thumbnail")?,
+        thumbnail: fields.step("use_thumbnail")?,
     })
 }
 
@@ -175,7 +176,7 @@ impl Fields<'_> {
             None => Ok(usual),
             Some(value) => {
                 let count = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-                count.ok_or_else(|| Self::refuse(key, "a number of at least one"))
+                count.ok_or_else(|| self.refuse(key, "a number of at least one"))
             }
         }
     }
@@ -185,6 +186,6 @@ impl Fields<'_> {
         let Some(value) = self.get(key) else { return Ok(usual) };
         let edge = value.get("longest_edge").and_then(serde_json::Value::as_u64);
         let edge = edge.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-        edge.ok_or_else(|| Self::refuse(key, "`longest_edge` in pixels"))
+        edge.ok_or_else(|| self.refuse(key, "`longest_edge` in pixels"))
     }
 }

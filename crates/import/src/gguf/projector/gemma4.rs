@@ -3,7 +3,7 @@
 
 use super::super::names::Change;
 use super::super::{Metadata, TensorInfo};
-use super::{BOUNDS, File, beside, gemma4_sound, of_layer};
+use super::{File, gemma4_sound, norm_or_bounded, of_layer};
 use crate::Result;
 use serde_json::Value;
 
@@ -63,13 +63,7 @@ pub(super) fn name(_: &Metadata, info: &TensorInfo) -> Option<(String, Change)> 
         return Some(heard);
     }
     let (layer, rest) = of_layer(info.name.strip_prefix("v.blk.")?)?;
-    let (stem, suffix) = rest.rsplit_once('.')?;
-    let own = match (suffix, beside(&NORMS, stem), beside(&PRODUCTS, stem)) {
-        ("weight", Some(norm), _) => format!("{norm}.weight"),
-        ("weight", None, Some(product)) => format!("{product}.linear.weight"),
-        (bound, None, Some(product)) if BOUNDS.contains(&bound) => format!("{product}.{bound}"),
-        _ => return None,
-    };
+    let own = norm_or_bounded(rest, &NORMS, &PRODUCTS)?;
     Some((format!("vision_model.encoder.layers.{layer}.{own}"), Change::Keep))
 }
 

@@ -3,7 +3,7 @@
 
 use super::super::TensorInfo;
 use super::super::names::Change;
-use super::{BOUNDS, File, beside, of_layer};
+use super::{File, beside, norm_or_bounded, of_layer};
 use crate::Result;
 use serde_json::{Map, Value};
 
@@ -91,13 +91,7 @@ pub(super) fn name(info: &TensorInfo) -> Option<(String, Change)> {
     if let Some((_, own, change)) = OTHERS.iter().find(|row| row.0 == rest) {
         return Some((at(own), *change));
     }
-    let (stem, suffix) = rest.rsplit_once('.')?;
-    let own = match (suffix, beside(&NORMS, stem), beside(&PRODUCTS, stem)) {
-        ("weight", Some(norm), _) => format!("{norm}.weight"),
-        ("weight", None, Some(product)) => format!("{product}.linear.weight"),
-        (bound, None, Some(product)) if BOUNDS.contains(&bound) => format!("{product}.{bound}"),
-        _ => return None,
-    };
+    let own = norm_or_bounded(rest, &NORMS, &PRODUCTS)?;
     Some((at(&own), Change::Keep))
 }
 
