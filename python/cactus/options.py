@@ -143,16 +143,26 @@ def messages_of(messages: Messages) -> list[Any]:
     """Messages as the API has them; a text is one message of the user, and objects with `role` and `content` are taken too."""
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
-    from .pictures import with_pictures
-    from .sounds import with_sounds
-
-    def made(message: Any, at: str) -> Any:
-        return with_sounds(with_pictures(message, at), at)
-
     if isinstance(messages, Mapping):
-        return [made(messages, "messages[0]")]
+        return [_filled(messages, "messages[0]")]
     each = enumerate(listed("messages", "a text or a list of messages", messages))
-    return [made(plain(message), f"messages[{i}]") for i, message in each]
+    return [_filled(plain(message), f"messages[{i}]") for i, message in each]
+
+
+def _filled(message: Any, at: str) -> Any:
+    """A message whose parts `{"type": "image", "image": …}` and `{"type": "audio", "audio": …}` hold a picture or a sound in any form."""
+    from . import pictures, sounds
+
+    if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
+        return message
+    forms = {"image": pictures.part_of, "audio": sounds.part_of}
+
+    def made(part: Any, i: int) -> Any:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        held = isinstance(kind, str) and kind in forms and kind in part
+        return forms[kind](f"{at}.content[{i}].{kind}", part[kind]) if held else part
+
+    return {**message, "content": [made(part, i) for i, part in enumerate(message["content"])]}
 
 
 def with_media(messages: list[Any], images: Any, sounds: Any) -> list[Any]:

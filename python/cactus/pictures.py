@@ -7,7 +7,6 @@ import io
 import os
 import struct
 import zlib
-from collections.abc import Mapping
 from typing import Any
 
 from .options import path_of, refused
@@ -16,11 +15,11 @@ from .options import path_of, refused
 MOST_BYTES = 32 << 20
 
 
-def file_bytes(name: str, path: Any) -> bytes:
-    """The bytes of a file that may be a picture."""
+def file_bytes(name: str, path: Any, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a file that may be a picture, or of another that may have more."""
     path = path_of(name, path)
-    if os.path.getsize(path) > MOST_BYTES:
-        raise refused(name, f"files of at most {MOST_BYTES} bytes", path)
+    if os.path.getsize(path) > most:
+        raise refused(name, f"files of at most {most} bytes", path)
     with open(path, "rb") as file:
         return file.read()
 
@@ -63,18 +62,3 @@ def _png(name: str, array: Any) -> bytes:
 def part_of(name: str, picture: Any) -> dict[str, Any]:
     """A picture as a part of a message."""
     return {"type": "image", "data": base64.b64encode(picture_bytes(name, picture)).decode("ascii")}
-
-
-def with_pictures(message: Any, at: str) -> Any:
-    """A message whose parts `{"type": "image", "image": …}` hold a picture in any form."""
-    if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
-        return message
-    parts = message["content"]
-    holds = [isinstance(part, Mapping) and part.get("type") == "image" and "image" in part for part in parts]
-    if not any(holds):
-        return message
-    content = [
-        part_of(f"{at}.content[{i}].image", part["image"]) if held else part
-        for i, (part, held) in enumerate(zip(parts, holds))
-    ]
-    return {**message, "content": content}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import os
 import struct
-from collections.abc import Mapping
 from typing import Any
 
-from .options import path_of, refused
+from .options import refused
+from .pictures import file_bytes
 
 #: A file that is longer is not taken.
 MOST_BYTES = 64 << 20
@@ -21,11 +21,7 @@ def sound_bytes(name: str, sound: Any) -> bytes:
     if isinstance(sound, (bytes, bytearray, memoryview)):
         return bytes(sound)
     if isinstance(sound, (str, os.PathLike)):
-        path = path_of(name, sound)
-        if os.path.getsize(path) > MOST_BYTES:
-            raise refused(name, f"files of at most {MOST_BYTES} bytes", path)
-        with open(path, "rb") as file:
-            return file.read()
+        return file_bytes(name, sound, MOST_BYTES)
     if hasattr(sound, "shape") and hasattr(sound, "astype"):
         if len(sound.shape) != 1 or not str(sound.dtype).startswith("float"):
             raise refused(name, "an array [samples] of floats", sound, said=f"{tuple(sound.shape)} of {sound.dtype}")
@@ -47,18 +43,3 @@ def _wav(data: bytes, *, kind: int, width: int) -> bytes:
 def part_of(name: str, sound: Any) -> dict[str, Any]:
     """A sound as a part of a message."""
     return {"type": "audio", "data": base64.b64encode(sound_bytes(name, sound)).decode("ascii")}
-
-
-def with_sounds(message: Any, at: str) -> Any:
-    """A message whose parts `{"type": "audio", "audio": …}` hold a sound in any form."""
-    if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
-        return message
-    parts = message["content"]
-    holds = [isinstance(part, Mapping) and part.get("type") == "audio" and "audio" in part for part in parts]
-    if not any(holds):
-        return message
-    content = [
-        part_of(f"{at}.content[{i}].audio", part["audio"]) if held else part
-        for i, (part, held) in enumerate(zip(parts, holds))
-    ]
-    return {**message, "content": content}

@@ -24,7 +24,8 @@ use crate::media::Media;
 use crate::scheduler::Request;
 use crate::{Error, GenerateOptions, Model, Result};
 pub use attached::{
-    Sense, WrongPart, check_files, file_bytes, media_of_part, picture_of_part, picture_of_url, sound_of_part, to_base64,
+    MAX_FILE_BYTES, Sense, WrongPart, check_files, file_bytes, media_of_part, picture_of_part, picture_of_url,
+    sound_of_part, to_base64,
 };
 use cactus_text::grammar::{Constraint, Grammar, Reasoning};
 use cactus_text::tools::{CallFormat, ParserOptions, most_relevant, prepare_messages};

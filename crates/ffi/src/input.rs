@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use cactus_embed::Limits;
+use cactus_engine::chat::MAX_FILE_BYTES;
 use cactus_text::json_type;
 use serde_json::{Map, Value};
 use std::ffi::{CStr, c_char};
@@ -68,9 +69,6 @@ pub(crate) unsafe fn values<'a, T: Copy>(start: *const T, count: usize, name: &s
     Ok(unsafe { std::slice::from_raw_parts(start, count) })
 }
 
-/// Most bytes of a file of sound.
-const MAX_SOUND_BYTES: usize = 64 << 20;
-
 /// The bytes of a file that may be a picture; no more are read than one may have.
 ///
 /// # Errors
@@ -84,7 +82,7 @@ pub(crate) fn picture_file(path: &str, name: &str) -> Result<Vec<u8>> {
 /// # Errors
 /// As [`picture_file`].
 pub(crate) fn sound_file(path: &str, name: &str) -> Result<Vec<u8>> {
-    file(path, name, MAX_SOUND_BYTES, "cut the sound shorter")
+    file(path, name, MAX_FILE_BYTES, "cut the sound shorter")
 }
 
 fn file(path: &str, name: &str, most: usize, remedy: &str) -> Result<Vec<u8>> {

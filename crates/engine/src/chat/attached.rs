@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// Most pictures and sounds of a request.
 const MAX_FILES: usize = 256;
 /// Most bytes of the files of all of them together.
-const MAX_FILE_BYTES: usize = 64 << 20;
+pub const MAX_FILE_BYTES: usize = 64 << 20;
 
 /// Some clients pad, and some do not.
 const BASE64: GeneralPurpose = GeneralPurpose::new(

@@ -2,7 +2,7 @@
 
 use crate::output;
 use anyhow::{Context as _, Result, bail};
-use cactus_engine::chat::to_base64;
+use cactus_engine::chat::{MAX_FILE_BYTES, to_base64};
 use cactus_engine::{CancelToken, Model};
 use cactus_multimodal::{Heard, Limits, Look, Pictures, Sounds};
 use cactus_vision::processor::Role;
@@ -11,9 +11,6 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Most bytes of a file of sound. The server takes as many.
-const MAX_SOUND_BYTES: usize = 64 << 20;
 
 /// What shows a model pictures and plays it sounds, and those that it has not been asked about.
 pub(super) struct Attached {
@@ -73,7 +70,7 @@ impl Attached {
             bail!("sounds stand in a conversation, which needs a chat template, and the model has none");
         }
         let shown = file.display();
-        let bytes = read(file, MAX_SOUND_BYTES)?;
+        let bytes = read(file, MAX_FILE_BYTES)?;
         let heard = sounds.listen_to_file(model, &bytes, cancel);
         let heard = heard.with_context(|| format!("`{shown}`"))?;
         tell_sound(&shown.to_string(), &heard);
@@ -115,14 +112,16 @@ fn read(file: &Path, most: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn tell_sound(name: &str, heard: &Heard) {
-    let time = match heard.known {
+/// What it took, in seconds.
+fn times(known: bool, [prepare, encode]: [f64; 2]) -> String {
+    match known {
         true => "known from before".to_owned(),
-        false => format!(
-            "prepared in {:.2} s, encoded in {:.2} s",
-            heard.prepare_seconds, heard.encode_seconds
-        ),
-    };
+        false => format!("prepared in {prepare:.2} s, encoded in {encode:.2} s"),
+    }
+}
+
+fn tell_sound(name: &str, heard: &Heard) {
+    let time = times(heard.known, [heard.prepare_seconds, heard.encode_seconds]);
     output::note(format!(
         "{name}: {:.1} s, {} tokens, {time}",
         heard.seconds, heard.tokens
@@ -135,13 +134,7 @@ fn tell(name: &str, look: &Look) {
         1 => String::new(),
         count => format!(" in {count} views"),
     };
-    let time = match look.known {
-        true => "known from before".to_owned(),
-        false => format!(
-            "prepared in {:.2} s, encoded in {:.2} s",
-            look.prepare_seconds, look.encode_seconds
-        ),
-    };
+    let time = times(look.known, [look.prepare_seconds, look.encode_seconds]);
     output::note(format!(
         "{name}: {} x {} pixels, {} tokens{views}, {time}",
         plan.width, plan.height, plan.tokens
