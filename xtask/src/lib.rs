@@ -23,6 +23,7 @@ pub mod scan;
 mod side_by_side;
 pub mod sizes;
 pub mod sources;
+mod trace;
 pub mod words;
 
 pub use repository::{Finding, Repository};
