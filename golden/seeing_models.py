@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy
 import torch
 from pictures import References, picture
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from tiny_models import CORPUS
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -32,6 +33,8 @@ from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedToke
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.feature_extraction_gemma4 import Gemma4AudioFeatureExtractor
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
+from transformers.models.gemma4_unified.feature_extraction_gemma4_unified import Gemma4UnifiedAudioFeatureExtractor
+from transformers.models.gemma4_unified.image_processing_gemma4_unified import Gemma4UnifiedImageProcessor, get_aspect_ratio_preserving_size
 from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor, convert_image_to_patches
 from transformers.models.lfm2_vl.processing_lfm2_vl import Lfm2VlProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -374,6 +377,55 @@ class Gemma4Hears(Gemma4):
                 x.mul_(0.3)
 
 
+class Gemma4Unified(Gemma4Hears):
+    """Gemma 4 12B: squares of pixels and stretches of samples in place of encoders; rows of a picture see each other, those of a sound do not."""
+
+    pictures = [(50, 30, 16)]
+    sounds = [6_400, 20_900]
+    # The converter asks for it.
+    released_text = dict(moe_intermediate_size=None)
+
+    def config(self, vocab):
+        whole = super().config(vocab).text_config.to_dict()
+        own = ("num_kv_shared_layers", "hidden_size_per_layer_input", "vocab_size_per_layer_input", "enable_moe_block", "num_experts", "top_k_experts",
+               "moe_intermediate_size", "use_double_wide_mlp", "model_type", "use_bidirectional_attention", "per_layer_config")
+        text = {key: value for key, value in whole.items() if key not in own} | dict(attention_k_eq_v=True, num_key_value_heads=2, num_global_key_value_heads=1, global_head_dim=32)
+        vision = dict(patch_size=8, pooling_kernel_size=3, mm_embed_dim=32, mm_posemb_size=16, output_proj_dims=32)
+        return AutoConfig.for_model("gemma4_unified", text_config=text, vision_config=vision, audio_config=dict(audio_embed_dim=640), boi_token_id=5, eoi_token_id=7,
+                                    image_token_id=6, video_token_id=vocab + 1, boa_token_id=8, audio_token_id=9, eoa_token_index=10, eos_token_id=[1, 4],
+                                    tie_word_embeddings=True)
+
+    def processor(self):
+        def by_pillow(self, image, patch_size, max_patches, pooling_kernel_size, resample):
+            height, width = get_aspect_ratio_preserving_size(*image.shape[-2:], patch_size, max_patches, pooling_kernel_size)
+            made = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((width, height), Image.BICUBIC)
+            return torch.from_numpy(numpy.array(made)).permute(2, 0, 1)
+
+        Gemma4UnifiedImageProcessor.aspect_ratio_preserving_resize = by_pillow
+        return Gemma4UnifiedImageProcessor(patch_size=8, max_soft_tokens=70, pooling_kernel_size=3)
+
+    def extractor(self):
+        return Gemma4UnifiedAudioFeatureExtractor()
+
+    def hear(self, sounds):
+        made = self.extractor()(sounds, return_tensors="pt")
+        sizes = [int(n) for n in made["input_features_mask"].sum(dim=-1)]
+        return {key: made[key] for key in ("input_features", "input_features_mask")}, ["<|audio>" + n * "<|audio|>" + "<audio|>" for n in sizes], sizes
+
+    def beside(self, ids):
+        """As it is generated: called alone, the model of transformers 5.23 lets rows of a picture see each other in layers without a window, too."""
+        kinds = super().beside(ids)
+        masks = self.model.create_masks_for_generate(self.model.config, torch.zeros(1, len(ids), 32), None, None, torch.arange(len(ids))[None], **kinds)
+        return kinds | {"attention_mask": masks}
+
+    def adjust(self, model):
+        self.model = model
+        Gemma4.adjust(self, model)
+        for name, x in model.named_parameters():
+            if name.endswith("pos_embedding"):
+                x.mul_(3)
+
+
 def sound(samples, seed):
     """Two tones that rise, and some noise, from -1 to 1 in 16 bits."""
     at, noise = numpy.arange(samples) / 16_000, numpy.random.default_rng(seed).standard_normal(samples)
@@ -516,6 +568,10 @@ def write(name, case):
             weights = {key.replace("vision_tower.", "vision_tower.vision_model."): value for key, value in weights.items()}
         save_file(weights, released / "model.safetensors", metadata={"format": "pt"})
         mmproj(llama_cpp, released, folder / "mmproj.gguf")
+        if hasattr(case, "released_text"):
+            config = json.loads((released / "config.json").read_text())
+            config["text_config"] |= case.released_text
+            (released / "config.json").write_text(json.dumps(config))
         if getattr(case, "text", False):
             text_model(llama_cpp, released, folder / "text.gguf")
 
@@ -546,6 +602,6 @@ if __name__ == "__main__":
     # Pillow's resize in place of torchvision's.
     References()
     cases = {"smolvlm": SmolVlm(), "lfm2_vl": Lfm2Vl(), "gemma3": Gemma3(), "qwen3_vl": Qwen3Vl(), "qwen3_5": Qwen35(),
-             "qwen3_vl_moe": Qwen3VlMoe(), "qwen3_5_moe": Qwen35Moe(), "gemma4": Gemma4(), "gemma4_moe": Gemma4Moe(), "gemma4_hears": Gemma4Hears()}
+             "qwen3_vl_moe": Qwen3VlMoe(), "qwen3_5_moe": Qwen35Moe(), "gemma4": Gemma4(), "gemma4_moe": Gemma4Moe(), "gemma4_hears": Gemma4Hears(), "gemma4_unified": Gemma4Unified()}
     for name in sys.argv[2:] or cases:
         write(name, cases[name])

@@ -2,7 +2,7 @@
 //!
 //! Like `speech.json` the record names no family. Unknown fields and kinds are refused, as in the other documents.
 
-use crate::speech::{Checked, LogMel, MAX_SAMPLES, counts};
+use crate::speech::{Checked, FrontEnd, MAX_SAMPLES, counts};
 use crate::{Bundle, Error, ErrorKind, HEARING_PATH, Result};
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,9 @@ pub const HEARING_VERSION: u32 = 1;
 pub struct Hearing {
     /// Version of this document.
     pub version: u32,
-    /// How samples become frames. Those frames are heard whose window ends before the last sample of the sound.
-    pub front_end: LogMel,
+    /// How samples become frames: a spectrogram, whose frames are heard whose window ends before the last sample of the sound, or chunks of samples,
+    /// the last of them filled up with zeros.
+    pub front_end: FrontEnd,
     /// Most samples of a sound.
     pub most_samples: u32,
     /// Frames that the component `sound_encoder` takes together. Zeros follow those of the sound up to a multiple.
@@ -45,11 +46,32 @@ impl Hearing {
     /// Frames that are heard of so many samples.
     #[must_use]
     pub fn frames(&self, samples: usize) -> usize {
-        let (half, hop) = (
-            self.front_end.window_samples as usize / 2,
-            self.front_end.hop_samples as usize,
-        );
-        samples.saturating_sub(half).div_ceil(hop.max(1))
+        let before = match &self.front_end {
+            FrontEnd::LogMel(mel) => mel.window_samples / 2,
+            _ => 0,
+        };
+        let each = self.frame_samples().max(1) as usize;
+        samples.saturating_sub(before as usize).div_ceil(each)
+    }
+
+    /// Samples from one frame to the next.
+    #[must_use]
+    pub fn frame_samples(&self) -> u32 {
+        match &self.front_end {
+            FrontEnd::LogMel(mel) => mel.hop_samples,
+            FrontEnd::Chunks(chunks) => chunks.chunk_samples,
+            FrontEnd::Samples(_) => 1,
+        }
+    }
+
+    /// Samples a second.
+    #[must_use]
+    pub fn sample_rate_hz(&self) -> u32 {
+        match &self.front_end {
+            FrontEnd::LogMel(mel) => mel.sample_rate_hz,
+            FrontEnd::Chunks(chunks) => chunks.sample_rate_hz,
+            FrontEnd::Samples(samples) => samples.sample_rate_hz,
+        }
     }
 
     /// Rows of so many samples.
@@ -59,7 +81,14 @@ impl Hearing {
     }
 
     fn check(&self) -> Checked {
-        self.front_end.check()?;
+        match &self.front_end {
+            FrontEnd::LogMel(mel) => {
+                mel.check()?;
+            }
+            FrontEnd::Chunks(chunks) if chunks.check()?.context_samples == 0 => {}
+            FrontEnd::Chunks(_) => return Err("`front_end.context_samples` should be 0".to_owned()),
+            FrontEnd::Samples(_) => return Err("`front_end.kind` should be `log_mel` or `chunks`".to_owned()),
+        }
         counts(
             "hearing",
             [

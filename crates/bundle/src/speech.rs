@@ -606,7 +606,7 @@ impl Samples {
 }
 
 impl Chunks {
-    fn check(&self) -> Checked<&Self> {
+    pub(crate) fn check(&self) -> Checked<&Self> {
         counts(
             "front_end",
             [

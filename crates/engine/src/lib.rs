@@ -34,7 +34,7 @@ pub use completion::{CancelToken, Completion, Delta, FinishReason, Overflow, Pre
 pub use constraints::GrammarStats;
 pub use error::{Error, ErrorKind, Result};
 pub use fingerprint::{CONFIDENCE_PATH, DECISIONS_PATH, Fingerprint, MAX_DOCUMENT_BYTES};
-pub use media::{FIRST_MEDIA_ID, Media, MediaDigest};
+pub use media::{FIRST_MEDIA_ID, Media, MediaDigest, MediaKind};
 pub use memory::ProcessMemory;
 pub use model::{LoadOptions, Model};
 pub use options::GenerateOptions;

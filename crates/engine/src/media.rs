@@ -18,9 +18,25 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The first id of a row; those below are tokens.
 pub const FIRST_MEDIA_ID: u32 = 1 << 31;
+/// The first id of a row that sees no later one, whatever the model.
+const FIRST_CAUSAL_ID: u32 = FIRST_MEDIA_ID + (1 << 30);
+/// Ids of either kind.
+const IDS: u32 = 1 << 30;
 
 /// What tells one medium from another: a digest of everything that its rows were made of.
 pub type MediaDigest = [u8; 32];
+
+/// What the rows of a medium are to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaKind {
+    /// Those of a picture: they see each other where the model was trained so.
+    Picture {
+        /// Columns of the grid in which they stand, row after row. It matters where [`Model::media_in_grids`].
+        columns: Option<NonZeroUsize>,
+    },
+    /// Those of a sound: each sees those before it.
+    Sound,
+}
 
 /// The rows of a picture or sound. See the module documentation.
 #[derive(Debug)]
@@ -28,7 +44,7 @@ pub struct Media {
     first: u32,
     width: usize,
     rows: Vec<f32>,
-    columns: Option<NonZeroUsize>,
+    kind: MediaKind,
 }
 
 impl Media {
@@ -56,10 +72,19 @@ impl Media {
         &self.rows
     }
 
+    /// What its rows are to each other.
+    #[must_use]
+    pub fn kind(&self) -> MediaKind {
+        self.kind
+    }
+
     /// Columns of the grid in which its rows stand, where the model has such.
     #[must_use]
     pub fn columns(&self) -> Option<NonZeroUsize> {
-        self.columns
+        match self.kind {
+            MediaKind::Picture { columns } => columns,
+            MediaKind::Sound => None,
+        }
     }
 
     /// Bytes of its rows.
@@ -79,22 +104,13 @@ struct Table {
     ids: HashMap<MediaDigest, (u32, usize)>,
     /// Those that somebody holds, by their first id.
     held: BTreeMap<u32, Weak<Media>>,
-    /// Ids handed out.
-    used: u32,
+    /// Ids handed out of those from [`FIRST_MEDIA_ID`] and from [`FIRST_CAUSAL_ID`] on.
+    used: [u32; 2],
 }
 
-/// Most ids of rows.
-const MOST: u32 = u32::MAX - FIRST_MEDIA_ID;
-
 impl Known {
-    /// The medium of `digest`, whose `rows` have `width` numbers each and may stand in so many columns.
-    fn hold(
-        &self,
-        digest: MediaDigest,
-        width: usize,
-        rows: Vec<f32>,
-        columns: Option<NonZeroUsize>,
-    ) -> Result<Arc<Media>> {
+    /// The medium of `digest`, whose `rows` have `width` numbers each.
+    fn hold(&self, digest: MediaDigest, width: usize, rows: Vec<f32>, kind: MediaKind) -> Result<Arc<Media>> {
         let count = rows.len() / width.max(1);
         if count == 0 || count * width != rows.len() {
             return Err(Error::Argument(format!(
@@ -111,15 +127,19 @@ impl Known {
                 return Err(Error::Argument(what));
             }
             None => {
+                let (first, before) = match kind {
+                    MediaKind::Picture { .. } => (FIRST_MEDIA_ID, &mut table.used[0]),
+                    MediaKind::Sound => (FIRST_CAUSAL_ID, &mut table.used[1]),
+                };
                 // One id stays unused behind each, so that two of them never look like one.
                 let used = u32::try_from(count)
                     .ok()
-                    .and_then(|n| table.used.checked_add(n)?.checked_add(1));
-                let Some(used) = used.filter(|used| *used <= MOST) else {
-                    let what = "the model has been shown too many pictures; load it again".to_owned();
+                    .and_then(|n| before.checked_add(n)?.checked_add(1));
+                let Some(used) = used.filter(|used| *used < IDS) else {
+                    let what = "the model has been shown too many pictures or sounds; load it again".to_owned();
                     return Err(Error::Argument(what));
                 };
-                let first = FIRST_MEDIA_ID + std::mem::replace(&mut table.used, used);
+                let first = first + std::mem::replace(before, used);
                 table.ids.insert(digest, (first, count));
                 first
             }
@@ -132,7 +152,7 @@ impl Known {
             first,
             width,
             rows,
-            columns,
+            kind,
         });
         table.held.insert(first, Arc::downgrade(&media));
         Ok(media)
@@ -147,24 +167,24 @@ impl Known {
 
 impl Model {
     /// Rows that may stand in prompts in place of tokens, `[rows, width]` with the width of [`Model::media_width`]. Of one digest there
-    /// is one medium: if somebody holds it already, it is that. `columns` says how many columns the grid has in which the rows of a picture
-    /// stand, row after row; it matters where [`Model::media_in_grids`].
+    /// is one medium: if somebody holds it already, it is that.
     ///
     /// # Errors
     /// [`Error::Argument`] for rows of another width, another number of them than the digest had before, or more that see each other than
     /// one call can compute.
-    pub fn hold_media(&self, digest: MediaDigest, rows: Vec<f32>, columns: Option<NonZeroUsize>) -> Result<Arc<Media>> {
+    pub fn hold_media(&self, digest: MediaDigest, rows: Vec<f32>, kind: MediaKind) -> Result<Arc<Media>> {
         let Some(width) = self.media_width() else {
             return Err(Error::Argument("the model takes no pictures or sounds".to_owned()));
         };
         let (count, most) = (rows.len() / width.max(1), self.program().chunk_tokens());
-        if self.program().media_see_ahead() && count > most {
+        let together = self.program().media_see_ahead() && kind != MediaKind::Sound;
+        if together && count > most {
             return Err(Error::Argument(format!(
                 "{count} rows see each other, so one call has to compute them, and a call computes at most {most} positions; load the model \
                  with more `chunk_tokens`"
             )));
         }
-        self.known_media().hold(digest, width, rows, columns)
+        self.known_media().hold(digest, width, rows, kind)
     }
 
     /// Whether a medium is one of this model's: ids mean nothing to another.
@@ -254,7 +274,8 @@ impl Held {
                 at,
                 rows: &media.rows[skipped * media.width..][..run * media.width],
                 skipped,
-                columns: media.columns,
+                see_each_other: media.kind != MediaKind::Sound,
+                columns: media.columns(),
             });
             at += run;
         }
@@ -283,25 +304,30 @@ pub(crate) fn rows_of_view(bundle: &Bundle) -> Result<usize> {
     Ok(shape.and_then(|shape| shape.get(1)?.as_known()).unwrap_or(0))
 }
 
-/// Whether the rows on both sides of place `at` follow each other in a medium.
+/// Whether an id stands for a row that may see later ones.
+fn may_see_ahead(id: u32) -> bool {
+    (FIRST_MEDIA_ID..FIRST_CAUSAL_ID).contains(&id)
+}
+
+/// Whether the rows on both sides of place `at` follow each other in a medium whose rows may see each other.
 fn is_within(ids: &[u32], at: usize) -> bool {
-    let row = |at: usize| ids.get(at).copied().filter(|id| is_row(*id));
+    let row = |at: usize| ids.get(at).copied().filter(|id| may_see_ahead(*id));
     let before = at.checked_sub(1).and_then(row);
     before.is_some_and(|before| row(at) == before.checked_add(1))
 }
 
-/// Where a call that computes `ids` from `from` on, and those up to `most` at the latest, ends without parting rows that stand together.
+/// Where a call that computes `ids` from `from` on, and those up to `most` at the latest, ends without parting rows that may see each other.
 /// `from` where it cannot.
 pub(crate) fn whole_end(ids: &[u32], from: usize, most: usize) -> usize {
     (from..=most).rev().find(|&end| !is_within(ids, end)).unwrap_or(from)
 }
 
-/// Rows that stand together from `from` on.
+/// Rows from `from` on that may see each other.
 pub(crate) fn rows_together(ids: &[u32], from: usize) -> usize {
     let Some(end) = (from + 1..=ids.len()).find(|&end| !is_within(ids, end)) else {
         return 0;
     };
-    if is_row(ids[from]) { end - from } else { 0 }
+    if may_see_ahead(ids[from]) { end - from } else { 0 }
 }
 
 /// Lengths of `ids` at which a medium ends, ascending.
@@ -344,29 +370,43 @@ mod tests {
 
     const A: MediaDigest = [1; 32];
     const B: MediaDigest = [2; 32];
+    const STILL: MediaKind = MediaKind::Picture { columns: None };
 
     #[test]
     fn ids_of_a_medium_are_its_own_for_ever() {
         let known = Known::default();
-        let a = known.hold(A, 2, vec![0.5; 6], None).unwrap();
-        let b = known.hold(B, 2, vec![0.25; 4], None).unwrap();
+        let a = known.hold(A, 2, vec![0.5; 6], STILL).unwrap();
+        let b = known.hold(B, 2, vec![0.25; 4], STILL).unwrap();
         assert_eq!(a.ids().len(), 3);
         assert_eq!(b.ids(), a.ids().end + 1..a.ids().end + 3);
-        assert!(Arc::ptr_eq(&a, &known.hold(A, 2, vec![0.5; 6], None).unwrap()));
+        assert!(Arc::ptr_eq(&a, &known.hold(A, 2, vec![0.5; 6], STILL).unwrap()));
         let ids = a.ids();
         drop(a);
         assert!(known.find(ids.start).is_none());
-        assert_eq!(known.hold(A, 2, vec![0.5; 6], None).unwrap().ids(), ids);
-        assert!(known.hold(A, 2, vec![0.5; 4], None).is_err());
-        assert!(known.hold([3; 32], 2, vec![0.5; 3], None).is_err());
-        assert!(known.hold([3; 32], 2, Vec::new(), None).is_err());
+        assert_eq!(known.hold(A, 2, vec![0.5; 6], STILL).unwrap().ids(), ids);
+        assert!(known.hold(A, 2, vec![0.5; 4], STILL).is_err());
+        assert!(known.hold([3; 32], 2, vec![0.5; 3], STILL).is_err());
+        assert!(known.hold([3; 32], 2, Vec::new(), STILL).is_err());
+    }
+
+    #[test]
+    fn rows_of_a_sound_may_be_parted() {
+        let known = Known::default();
+        let picture = known.hold(A, 1, vec![0.5; 3], STILL).unwrap().ids().start;
+        let sound = known.hold(B, 1, vec![0.5; 3], MediaKind::Sound).unwrap().ids().start;
+        let ids = [7, sound, sound + 1, sound + 2, picture, picture + 1, 7];
+        assert!(ids.iter().filter(|id| is_row(**id)).count() == 5);
+        let whole: Vec<usize> = (0..=ids.len()).map(|most| whole_end(&ids, 0, most)).collect();
+        assert_eq!(whole, [0, 1, 2, 3, 4, 4, 6, 7]);
+        assert_eq!((rows_together(&ids, 1), rows_together(&ids, 4)), (0, 2));
+        assert_eq!(ends(&ids), [4, 6]);
     }
 
     #[test]
     fn part_finds_rows_of_any_piece() {
         let known = Known::default();
         let rows: Vec<f32> = (0..8).map(|x| x as f32).collect();
-        let media = known.hold(A, 2, rows, None).unwrap();
+        let media = known.hold(A, 2, rows, STILL).unwrap();
         let first = media.ids().start;
         let held = Held(vec![media]);
         assert!(held.part(&[1, 2, 3]).is_none());

@@ -762,7 +762,8 @@ mod tests {
         let layers = ["num_hidden_layers", "depth"]
             .iter()
             .find_map(|key| vision[key].as_u64());
-        layers.unwrap() as usize
+        // One without encoders has none.
+        layers.unwrap_or(0) as usize
     }
 
     #[test]

@@ -5,14 +5,16 @@
 use crate::fields::Fields;
 use crate::{Error, Result, SourceModel};
 use cactus_bundle::{
-    Edges, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization, SoundMarks, Spectrum, WindowFunction,
+    Chunks, Edges, FrontEnd, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization, SoundMarks,
+    Spectrum, WindowFunction,
 };
-use cactus_models::{HearsDef, ModelDef};
+use cactus_models::{HeardDef, ModelDef};
 
 /// Whose fields they are.
 const OF: &str = "feature extractor";
-/// The kind of feature extractor that is known.
-const EXTRACTOR: &str = "Gemma4AudioFeatureExtractor";
+/// The kinds of feature extractors that are known: of spectrograms, and of samples as they are.
+const OF_BANDS: &str = "Gemma4AudioFeatureExtractor";
+const OF_SAMPLES: &str = "Gemma4UnifiedAudioFeatureExtractor";
 /// The longest sound that it takes, in seconds.
 const MOST_S: u32 = 30;
 
@@ -23,10 +25,14 @@ const MOST_S: u32 = 30;
 pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Hearing>> {
     let Some(hears) = &def.hears else { return Ok(None) };
     let fields = model.hearing.as_object().cloned().unwrap_or_default();
-    let front_end = log_mel(hears, &Fields { of: OF, map: &fields })?;
-    Ok(Some(Hearing {
+    let fields = Fields { of: OF, map: &fields };
+    let front_end = match hears.heard {
+        HeardDef::Spectrogram(bands) => FrontEnd::LogMel(log_mel(bands, &fields)?),
+        HeardDef::Samples(samples) => FrontEnd::Chunks(chunks(samples, &fields)?),
+    };
+    let mut hearing = Hearing {
         version: HEARING_VERSION,
-        most_samples: front_end.sample_rate_hz.saturating_mul(MOST_S),
+        most_samples: 0,
         front_end,
         block_frames: small(hears.block_frames),
         row_frames: small(hears.row_frames),
@@ -35,18 +41,44 @@ pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Heari
             start: hears.marks.start.to_owned(),
             end: hears.marks.end.to_owned(),
         },
-    }))
+    };
+    hearing.most_samples = hearing.sample_rate_hz().saturating_mul(MOST_S);
+    Ok(Some(hearing))
+}
+
+/// Refuses other kinds of feature extractors.
+fn known(fields: &Fields<'_>, extractor: &str) -> Result<()> {
+    match fields.get("feature_extractor_type") {
+        Some(found) if found != extractor => {
+            let what = format!("the feature extractor {found} is not supported for this model; expected `{extractor}`");
+            Err(Error::unsupported(what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Stretches of so many samples.
+fn chunks(samples: usize, fields: &Fields<'_>) -> Result<Chunks> {
+    known(fields, OF_SAMPLES)?;
+    for key in ["feature_size", "audio_samples_per_token"] {
+        let found = fields.size(key, small(samples))?;
+        if found != small(samples) {
+            return Err(fields.refuse(key, &format!("{samples}, as the model takes; found {found}")));
+        }
+    }
+    if fields.number("padding_value", 0.0)? != 0.0 {
+        return Err(fields.refuse("padding_value", "0"));
+    }
+    Ok(Chunks {
+        sample_rate_hz: fields.size("sampling_rate", 16_000)?,
+        chunk_samples: small(samples),
+        context_samples: 0,
+    })
 }
 
 /// The spectrogram, with what the source says of it; what it leaves out is as in transformers.
-fn log_mel(hears: &HearsDef, fields: &Fields<'_>) -> Result<LogMel> {
-    match fields.get("feature_extractor_type") {
-        Some(found) if found != EXTRACTOR => {
-            let what = format!("the feature extractor {found} is not supported for this model; expected `{EXTRACTOR}`");
-            return Err(Error::unsupported(what));
-        }
-        _ => {}
-    }
+fn log_mel(bands: usize, fields: &Fields<'_>) -> Result<LogMel> {
+    known(fields, OF_BANDS)?;
     for key in ["per_bin_mean", "per_bin_stddev"] {
         if fields.get(key).is_some() {
             return Err(fields.refuse(key, "null: bands that are moved or scaled are not supported"));
@@ -68,9 +100,9 @@ fn log_mel(hears: &HearsDef, fields: &Fields<'_>) -> Result<LogMel> {
     let twice = u32::from(fields.flag("fft_overdrive", false)?);
     let power = window_samples.max(1).checked_next_power_of_two().unwrap_or(u32::MAX);
     let fft_samples = fields.size("fft_length", power.saturating_mul(1 + twice))?;
-    let mels = fields.size("feature_size", small(hears.bands))?;
-    if mels != small(hears.bands) {
-        let what = format!("{}, as the model takes; found {mels}", hears.bands);
+    let mels = fields.size("feature_size", small(bands))?;
+    if mels != small(bands) {
+        let what = format!("{bands}, as the model takes; found {mels}");
         return Err(fields.refuse("feature_size", &what));
     }
     Ok(LogMel {
@@ -104,20 +136,33 @@ mod tests {
     use serde_json::{Value, json};
 
     fn of(fields: &Value) -> Result<LogMel> {
-        let config = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../golden/seeing/gemma4_hears/config.json"
+        let map = fields.as_object().unwrap();
+        log_mel(128, &Fields { of: OF, map })
+    }
+
+    #[test]
+    fn samples_that_the_model_does_not_take_are_refused_by_name() {
+        let of = |fields: Value| {
+            let map = fields.as_object().unwrap();
+            chunks(640, &Fields { of: OF, map })
+        };
+        let usual = of(json!({})).unwrap();
+        assert_eq!(
+            (usual.sample_rate_hz, usual.chunk_samples, usual.context_samples),
+            (16_000, 640, 0)
         );
-        let mut config: Value = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
-        config["audio_config"] = json!({});
-        let hears = cactus_models::build(&config).unwrap().hears.unwrap();
-        log_mel(
-            &hears,
-            &Fields {
-                of: OF,
-                map: fields.as_object().unwrap(),
-            },
-        )
+        for (fields, field) in [
+            (json!({"feature_size": 320}), "feature_size"),
+            (json!({"audio_samples_per_token": 320}), "audio_samples_per_token"),
+            (json!({"padding_value": 1.0}), "padding_value"),
+            (
+                json!({"feature_extractor_type": "Gemma4AudioFeatureExtractor"}),
+                "Unified",
+            ),
+        ] {
+            let error = of(fields).unwrap_err().to_string();
+            assert!(error.contains(field), "{error}");
+        }
     }
 
     #[test]

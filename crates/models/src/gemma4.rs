@@ -4,13 +4,13 @@
 
 use crate::axial_encoder::AxialEncoder;
 use crate::config::Config;
-use crate::gemma4_text::Gemma4;
+use crate::gemma4_text::{self, Gemma4};
 use crate::picture_encoder::PICTURE_ENCODER;
 use crate::registry::{MarksDef, SeesDef, SoundMarksDef, ViewsDef};
 use crate::sound_encoder::SoundEncoder;
 use crate::{ModelDef, Result, seeing};
 
-const MARKS: MarksDef = MarksDef {
+pub(crate) const MARKS: MarksDef = MarksDef {
     written: "",
     token: "<|image|>",
     start: "<|image>",
@@ -21,7 +21,7 @@ const MARKS: MarksDef = MarksDef {
     whole: "",
 };
 
-const SOUND_MARKS: SoundMarksDef = SoundMarksDef {
+pub(crate) const SOUND_MARKS: SoundMarksDef = SoundMarksDef {
     token: "<|audio|>",
     start: "<|audio>",
     end: "<audio|>",
@@ -29,7 +29,7 @@ const SOUND_MARKS: SoundMarksDef = SoundMarksDef {
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     let [text, vision] = seeing::sections(c, "gemma4_text")?;
-    let mut decoder = Gemma4::read(&text)?;
+    let mut decoder = Gemma4::read(&text, gemma4_text::USUAL)?;
     decoder.media = true;
     decoder.tied = seeing::tied(c, &text, true)?;
     let encoder = AxialEncoder::read(&vision, decoder.dims.hidden)?;
@@ -44,14 +44,9 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         copies: 1,
         marks: MARKS,
     };
-    let (hidden, both_ways) = (decoder.dims.hidden, decoder.both_ways);
+    let hidden = decoder.dims.hidden;
     let model = seeing::beside(c, decoder.generator(&text)?, encoder.component()?, sees)?;
     match c.section("audio_config", "audio_config.")? {
-        // Those of a sound see what is before them, and the decoder has one rule for all rows.
-        Some(_) if both_ways => {
-            let what = "\"vision\" is not supported beside `audio_config`: the rows of a sound do not see each other";
-            Err(c.unsupported("text_config.use_bidirectional_attention", what))
-        }
         Some(audio) => SoundEncoder::read(&audio, hidden)?.beside(model, SOUND_MARKS),
         None => Ok(model),
     }

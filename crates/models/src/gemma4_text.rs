@@ -27,6 +27,23 @@ const SCALAR: &str = "layer_scalar";
 /// Keys and values of a layer.
 type Kept = [ValueId; 2];
 
+/// What a configuration leaves out, as its family has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usual {
+    /// The window of layers that have one.
+    pub(crate) window: usize,
+    /// Whether the rows of a picture see each other.
+    pub(crate) both_ways: bool,
+    /// Width of the inputs for each layer; 0 for none.
+    pub(crate) inputs: usize,
+}
+
+pub(crate) const USUAL: Usual = Usual {
+    window: 512,
+    both_ways: false,
+    inputs: 256,
+};
+
 /// The language model.
 #[derive(Debug)]
 pub(crate) struct Gemma4 {
@@ -57,22 +74,23 @@ pub(crate) struct Gemma4 {
 }
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
-    Gemma4::read(c)?.generator(c)
+    Gemma4::read(c, USUAL)?.generator(c)
 }
 
 impl Gemma4 {
-    pub(crate) fn read(c: &Config<'_>) -> Result<Gemma4> {
-        let both_ways = match c.text("use_bidirectional_attention")? {
-            None => false,
+    pub(crate) fn read(c: &Config<'_>, usual: Usual) -> Result<Gemma4> {
+        let key = "use_bidirectional_attention";
+        let both_ways = match c.text(key)? {
+            None => usual.both_ways && !c.is_null(key),
             Some("vision") => true,
             Some(_) => {
                 let what = "only `vision` is supported: the tokens of a text see no later ones";
-                return Err(c.unsupported("use_bidirectional_attention", what));
+                return Err(c.unsupported(key, what));
             }
         };
         let dims = Dims::read(c, Some(256))?;
         let keys_are_values = c.flag("attention_k_eq_v", false)?;
-        let window = c.size_or("sliding_window", MAX_CONTEXT, 512)?;
+        let window = c.size_or("sliding_window", MAX_CONTEXT, usual.window)?;
         let windows = windows(c, dims.layers, Some(window), |layer| {
             layer + 1 < dims.layers && !(layer + 1).is_multiple_of(PATTERN)
         })?;
@@ -106,7 +124,7 @@ impl Gemma4 {
             },
             doubles: c.flag("use_double_wide_mlp", false)?,
             experts: RoutedBeside::read(c, &dims, norm, activation)?,
-            inputs: LayerInputs::read(c, &dims, norm, activation)?,
+            inputs: LayerInputs::read(c, &dims, norm, activation, usual.inputs)?,
             logits: softcap.map(|cap| Logits::Capped(cap as f32)),
             tied: c.flag("tie_word_embeddings", true)?,
             media: false,

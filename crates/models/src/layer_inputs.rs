@@ -8,8 +8,6 @@ use cactus_ir::{GraphBuilder, Op, UnaryFn, ValueId};
 
 /// The table, `[vocab, layers * width]`.
 const TABLE: &str = "model.embed_tokens_per_layer.weight";
-/// Their width where the configuration is silent.
-const WIDTH: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayerInputs {
@@ -26,11 +24,17 @@ pub(crate) struct LayerInputs {
 }
 
 impl LayerInputs {
-    /// Those that a configuration describes; none where their width is 0.
-    pub(crate) fn read(c: &Config<'_>, dims: &Dims, norm: Norm, activation: UnaryFn) -> Result<Option<LayerInputs>> {
+    /// Those that a configuration describes, `usual` wide where it is silent; none where their width is 0.
+    pub(crate) fn read(
+        c: &Config<'_>,
+        dims: &Dims,
+        norm: Norm,
+        activation: UnaryFn,
+        usual: usize,
+    ) -> Result<Option<LayerInputs>> {
         let width = c
             .size_if_set("hidden_size_per_layer_input", 0..=MAX_WIDTH)?
-            .unwrap_or(WIDTH);
+            .unwrap_or(usual);
         let vocab = c.size_or("vocab_size_per_layer_input", MAX_VOCAB, dims.vocab)?;
         let pad = c.token_ids("pad_token_id")?.first().copied().unwrap_or(0);
         Ok((width > 0).then_some(LayerInputs {

@@ -26,6 +26,7 @@ mod gemma3;
 mod gemma3_text;
 mod gemma4;
 mod gemma4_text;
+mod gemma4_unified;
 mod glm4;
 mod gpt_oss;
 mod granite;
@@ -74,7 +75,8 @@ mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
 pub use registry::{
-    ActivityDef, ComponentDef, FAMILIES, Family, HearsDef, LocalDef, MarksDef, ModelDef, PicturesDef, PlacesDef,
-    PositionsDef, SamplesDef, SeesDef, SoundDef, SoundMarksDef, StreamingDef, TransducerDef, ViewsDef, build,
+    ActivityDef, ComponentDef, FAMILIES, Family, HeardDef, HearsDef, LocalDef, MarksDef, ModelDef, PicturesDef,
+    PlacesDef, PositionsDef, SamplesDef, SeesDef, SoundDef, SoundMarksDef, StreamingDef, TransducerDef, ViewsDef,
+    build,
 };
 pub use texts::{PoolingDef, ScoresDef, VectorsDef};

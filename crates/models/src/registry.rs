@@ -2,10 +2,10 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, gemma4, gemma4_text, glm4,
-    gpt_oss, granite, granitemoe, idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine,
-    moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe,
-    qwen3_vl, qwen3_vl_moe, siglip, silero_vad, smollm3, whisper,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, gemma4, gemma4_text,
+    gemma4_unified, glm4, gpt_oss, granite, granitemoe, idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert,
+    moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe,
+    qwen3_moe, qwen3_vl, qwen3_vl_moe, siglip, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -238,18 +238,37 @@ pub struct MarksDef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HearsDef {
-    /// Name of the component, with the inputs `features` `f32[blocks, frames, bands]` and `count` `i64[1]`, how many of all frames are those of the
-    /// sound, and the output `rows` `f32[1, rows, width]`. The frames behind are zeros, and so many rows are those of the sound as it has
-    /// `row_frames` frames, the last of them not all.
+    /// Name of the component, with the input `features` `f32[blocks, frames, numbers]` and the output `rows` `f32[1, rows, width]`. The frames behind
+    /// those of the sound are zeros; where they tell, the input `count` `i64[1]` says how many are the sound's. So many rows are those of the
+    /// sound as it has `row_frames` frames, the last of them not all.
     pub component: &'static str,
-    /// Bands of the spectrogram.
-    pub bands: usize,
+    /// What a frame is.
+    pub heard: HeardDef,
     /// Frames of a block.
     pub block_frames: usize,
     /// Frames of a row.
     pub row_frames: usize,
     /// What stands in a prompt for a sound.
     pub marks: SoundMarksDef,
+}
+
+impl HearsDef {
+    /// Puts what hears before the decoder of `model`.
+    pub(crate) fn beside(self, mut model: ModelDef, encoder: ComponentDef) -> ModelDef {
+        let decoder = model.components.len().saturating_sub(1);
+        model.components.insert(decoder, encoder);
+        model.hears = Some(self);
+        model
+    }
+}
+
+/// What a frame of sound is to a model that writes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeardDef {
+    /// So many bands of a spectrogram.
+    Spectrogram(usize),
+    /// So many samples.
+    Samples(usize),
 }
 
 /// What stands in a prompt for a sound.
@@ -401,6 +420,16 @@ pub const FAMILIES: &[Family] = &[
         model_type: "gemma4_text",
         models: "Gemma 4 text",
         build: gemma4_text::build,
+    },
+    Family {
+        model_type: "gemma4_unified",
+        models: "Gemma 4 without encoders (12B)",
+        build: gemma4_unified::build,
+    },
+    Family {
+        model_type: "gemma4_unified_text",
+        models: "Gemma 4 12B, its text model",
+        build: gemma4_unified::build_text,
     },
     Family {
         model_type: "glm",

@@ -9,7 +9,7 @@ use crate::bounded::Bounded;
 use crate::config::{Config, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
 use crate::decoder::activation;
 use crate::layers::{Norm, layer_norm, linear};
-use crate::registry::{ComponentDef, HearsDef, SoundMarksDef};
+use crate::registry::{ComponentDef, HeardDef, HearsDef, SoundMarksDef};
 use crate::sliding::{COUNT, OUTSIDE, inside, integer};
 use crate::{ModelDef, Result};
 use cactus_ir::{BinaryFn, CompareFn, ConvAttrs, Dim, Graph, GraphBuilder, Op, TensorType, UnaryFn, ValueId};
@@ -18,11 +18,11 @@ use cactus_tensor::DType;
 /// Name of the component.
 pub(crate) const SOUND_ENCODER: &str = "sound_encoder";
 /// Name of its input, `f32[blocks, frames of a block, bands]`; how many frames are there stands in [`COUNT`].
-const FEATURES: &str = "features";
+pub(crate) const FEATURES: &str = "features";
 /// Name of its output, `f32[1, positions, width]`.
 const ROWS: &str = "rows";
 /// The symbol for how many blocks a sound has.
-const BLOCKS: &str = "blocks";
+pub(crate) const BLOCKS: &str = "blocks";
 /// Frames that become a position: each of two convolutions halves them.
 const POSITION_FRAMES: usize = 4;
 /// Side of the filters of these convolutions.
@@ -120,22 +120,20 @@ impl SoundEncoder {
     }
 
     /// Puts the encoder before the decoder of `model`.
-    pub(crate) fn beside(&self, mut model: ModelDef, marks: SoundMarksDef) -> Result<ModelDef> {
+    pub(crate) fn beside(&self, model: ModelDef, marks: SoundMarksDef) -> Result<ModelDef> {
         let encoder = ComponentDef {
             name: SOUND_ENCODER.into(),
             graph: self.graph()?,
             continues: false,
         };
-        let decoder = model.components.len().saturating_sub(1);
-        model.components.insert(decoder, encoder);
-        model.hears = Some(HearsDef {
+        let hears = HearsDef {
             component: SOUND_ENCODER,
-            bands: self.channels[0],
+            heard: HeardDef::Spectrogram(self.channels[0]),
             block_frames: self.block * POSITION_FRAMES,
             row_frames: POSITION_FRAMES,
             marks,
-        });
-        Ok(model)
+        };
+        Ok(hears.beside(model, encoder))
     }
 
     fn graph(&self) -> cactus_ir::Result<Graph> {

@@ -1,6 +1,6 @@
 //! What families make of configurations: good, wrong, hostile.
 
-use cactus_models::{ErrorKind, FAMILIES, ModelDef, build};
+use cactus_models::{ErrorKind, FAMILIES, HeardDef, ModelDef, build};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -273,7 +273,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, gemma4, gemma4_text, glm, glm4, gpt_oss, granite, granitemoe, granitemoeshared, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
+            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, gemma4, gemma4_text, gemma4_unified, gemma4_unified_text, glm, glm4, gpt_oss, granite, granitemoe, granitemoeshared, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (
@@ -728,9 +728,9 @@ fn a_model_that_hears_in_another_way_is_refused_by_the_field() {
         "/../../golden/seeing/gemma4_hears/config.json"
     );
     let config: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    assert_eq!(built(config.clone()).hears.unwrap().bands, 16);
+    let heard = built(config.clone()).hears.unwrap().heard;
+    assert_eq!(heard, HeardDef::Spectrogram(16));
     for (section, field, value) in [
-        ("text_config", "use_bidirectional_attention", json!("vision")),
         ("audio_config", "attention_context_left", json!(20)),
         ("audio_config", "attention_context_right", json!(1)),
         ("audio_config", "subsampling_conv_channels", json!([15, 8])),

@@ -5,7 +5,7 @@ use crate::{Error, Result, owner};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, VISION_PATH};
 use cactus_engine::chat::{Sense, Shown, Shows};
-use cactus_engine::{CancelToken, MediaDigest, Model};
+use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
 use cactus_vision::decode::header;
@@ -242,7 +242,7 @@ impl Pictures {
             text: self.marks.text(&plan),
             written: self.marks.written().to_owned(),
             token: self.marks.token.clone(),
-            media: model.hold_media(digest, rows, self.columns(model, &plan)?)?,
+            media: model.hold_media(digest, rows, self.kind(model, &plan)?)?,
         };
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.put(digest, shown.clone(), plan.clone());
@@ -255,13 +255,16 @@ impl Pictures {
         })
     }
 
-    /// Columns of the grid in which the rows of a picture stand, where the model has such.
-    fn columns(&self, model: &Model, plan: &Plan) -> Result<Option<NonZeroUsize>> {
+    /// What the rows of a picture are to each other, in a grid where the model has such.
+    fn kind(&self, model: &Model, plan: &Plan) -> Result<MediaKind> {
         if !model.media_in_grids() {
-            return Ok(None);
+            return Ok(MediaKind::Picture { columns: None });
         }
         match &plan.views[..] {
-            [only] => Ok(NonZeroUsize::new((only.grid.columns / self.processor.merge) as usize)),
+            [only] => {
+                let columns = NonZeroUsize::new((only.grid.columns / self.processor.merge) as usize);
+                Ok(MediaKind::Picture { columns })
+            }
             views => Err(wrong(
                 model,
                 format!("gives rows of {} views, and the model takes one grid", views.len()),

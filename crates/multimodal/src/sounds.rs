@@ -5,9 +5,9 @@ use crate::{Error, Result, owner};
 use cactus_audio::Frontend;
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_base::Pool;
-use cactus_bundle::{Bundle, HEARING_PATH, Hearing};
+use cactus_bundle::{Bundle, FrontEnd, HEARING_PATH, Hearing};
 use cactus_engine::chat::{Sense, Shown, Shows};
-use cactus_engine::{CancelToken, MediaDigest, Model};
+use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
 use sha2::{Digest, Sha256};
@@ -19,11 +19,41 @@ const FEATURES: &str = "features";
 const COUNT: &str = "count";
 const ROWS: &str = "rows";
 
+/// How samples become frames.
+#[derive(Debug)]
+enum Frames {
+    /// Of a spectrogram.
+    Bands(Box<Frontend>),
+    /// So many samples as they are.
+    Samples(usize),
+}
+
+impl Frames {
+    /// Numbers of a frame.
+    fn width(&self) -> usize {
+        match self {
+            Frames::Bands(frontend) => frontend.bins(),
+            Frames::Samples(samples) => *samples,
+        }
+    }
+
+    /// Those of `samples`, one after the other.
+    fn of(&self, samples: &[f32]) -> Result<Vec<f32>> {
+        match self {
+            Frames::Bands(frontend) => Ok(frontend.extract(samples)?.data),
+            Frames::Samples(_) => match samples.iter().all(|x| x.is_finite()) {
+                true => Ok(samples.to_vec()),
+                false => Err(Error::SoundLength("the sound has samples that are not finite".into())),
+            },
+        }
+    }
+}
+
 /// The encoder of sounds of a model. It may be used from several threads.
 #[derive(Debug)]
 pub struct Sounds {
     hearing: Hearing,
-    frontend: Frontend,
+    frames: Frames,
     cache: Mutex<Cache<usize>>,
     /// Held while one is encoded, which takes memory and all threads.
     turn: Mutex<()>,
@@ -69,13 +99,20 @@ impl Sounds {
         let Some(hearing) = bundle.hearing()? else {
             return Ok(None);
         };
-        let frontend = cactus_speech::front_end(&hearing.front_end).map_err(|e| damaged(e.to_string()))?;
+        let frames = match &hearing.front_end {
+            FrontEnd::LogMel(mel) => {
+                let frontend = cactus_speech::front_end(mel).map_err(|e| damaged(e.to_string()))?;
+                Frames::Bands(Box::new(frontend))
+            }
+            FrontEnd::Chunks(chunks) => Frames::Samples(chunks.chunk_samples as usize),
+            other => return Err(damaged(format!("this program does not know the front end {other:?}"))),
+        };
         if model.media_width().is_none() {
             return Err(damaged("the model takes no rows of sounds in its prompt".into()));
         }
         let sounds = Arc::new(Sounds {
             hearing,
-            frontend,
+            frames,
             cache: Mutex::default(),
             turn: Mutex::default(),
             owner: owner(model),
@@ -93,7 +130,7 @@ impl Sounds {
     /// Samples a second of what [`Sounds::listen_to`] takes.
     #[must_use]
     pub fn sample_rate_hz(&self) -> u32 {
-        self.hearing.front_end.sample_rate_hz
+        self.hearing.sample_rate_hz()
     }
 
     /// Listens to a file of sound of any kind that `cactus_audio` decodes.
@@ -155,10 +192,7 @@ impl Sounds {
     /// Tokens of so many samples.
     fn tokens(&self, model: &Model, samples: usize) -> Result<usize> {
         let seconds = |samples: usize| samples as f64 / f64::from(self.sample_rate_hz());
-        let (most, least) = (
-            self.hearing.most_samples as usize,
-            self.hearing.front_end.window_samples / 2,
-        );
+        let most = self.hearing.most_samples as usize;
         if samples > most {
             let what = format!(
                 "the sound is longer than {} s, which is what the model hears of one; cut it into several",
@@ -168,6 +202,7 @@ impl Sounds {
         }
         let tokens = self.hearing.rows(samples);
         if tokens == 0 {
+            let least = (0..most).find(|&n| self.hearing.rows(n + 1) > 0).unwrap_or(most);
             let what = format!(
                 "the sound has {samples} samples at {} Hz; expected more than {least}",
                 self.sample_rate_hz()
@@ -217,7 +252,7 @@ impl Sounds {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        let mut features = self.frontend.extract(samples)?.data;
+        let mut features = self.frames.of(samples)?;
         let prepare_seconds = begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         let frames = self.hearing.frames(samples.len());
@@ -228,7 +263,7 @@ impl Sounds {
             text: format!("{}{}{}", marks.start, marks.token.repeat(tokens), marks.end),
             written: marks.token.clone(),
             token: marks.token.clone(),
-            media: model.hold_media(digest, rows, None)?,
+            media: model.hold_media(digest, rows, MediaKind::Sound)?,
         };
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.put(digest, shown.clone(), samples.len());
@@ -242,23 +277,23 @@ impl Sounds {
             let root = model.bundle().root().display();
             Error::Model(format!("`{root}`: the component `{COMPONENT}` {what}"))
         };
-        let (bands, block) = (self.frontend.bins(), self.hearing.block_frames as usize);
+        let (width, block) = (self.frames.width(), self.hearing.block_frames as usize);
         let blocks = frames.div_ceil(block);
-        features.truncate(frames * bands);
-        features.resize(blocks * block * bands, 0.0);
+        features.truncate(frames * width);
+        features.resize(blocks * block * width, 0.0);
         let threads = model.threads();
         let pool = Pool::new(threads);
         let function = Function::new(Arc::clone(model.bundle()), COMPONENT, None)?;
         let count = [frames as i64];
-        let (shape, one) = ([blocks, block, bands], [1]);
+        let (shape, one) = ([blocks, block, width], [1]);
         let input = |name: &str, shape, values| {
             let view = TensorView::new(shape, values);
             view.map_err(|e| wrong(format!("cannot be given its input `{name}`: {e}")))
         };
-        let inputs = [
-            (FEATURES, input(FEATURES, &shape[..], Elements::F32(features))?),
-            (COUNT, input(COUNT, &one[..], Elements::I64(&count))?),
-        ];
+        let mut inputs = vec![(FEATURES, input(FEATURES, &shape[..], Elements::F32(features))?)];
+        if function.graph().input(COUNT).is_some() {
+            inputs.push((COUNT, input(COUNT, &one[..], Elements::I64(&count))?));
+        }
         let (mut rows, width) = (Vec::<f32>::new(), model.media_width().unwrap_or(1));
         function.run_reading(&pool, threads, &inputs, &mut |name, view| {
             if let (ROWS, Elements::F32(values)) = (name, view.elements()) {

@@ -64,8 +64,7 @@ pub struct Part<'a> {
     pub media: &'a [MediaRows<'a>],
 }
 
-/// Consecutive positions of a [`Part`] whose embeddings are given. Where [`Program::media_see_ahead`], they see each other, so the last
-/// of them is the last of its medium: what a row gives depends on all that it sees.
+/// Consecutive positions of a [`Part`] whose embeddings are given.
 #[derive(Clone, Copy, Debug)]
 pub struct MediaRows<'a> {
     /// The first of them, counted within the part.
@@ -74,6 +73,9 @@ pub struct MediaRows<'a> {
     pub rows: &'a [f32],
     /// Rows of the same medium before them, which earlier calls have computed.
     pub skipped: usize,
+    /// Whether they see each other where [`Program::media_see_ahead`], as those of a picture do; the last of them is the last of its medium
+    /// then, as what a row gives depends on all that it sees. Those of a sound see what is before them.
+    pub see_each_other: bool,
     /// Columns of the grid in which the rows of the medium stand, row after row; `None` where they stand in line. It matters where
     /// [`Program::media_in_grids`].
     pub columns: Option<NonZeroUsize>,
@@ -305,9 +307,9 @@ impl Batch {
         }
 
         if self.program.media_see_ahead() {
-            let spans = media
-                .iter()
-                .map(|(first, rows)| *first..first + rows.len() / media_width);
+            let all = parts.iter().flat_map(|part| part.media);
+            let together = media.iter().zip(all).filter(|(_, m)| m.see_each_other);
+            let spans = together.map(|((first, rows), _)| *first..first + rows.len() / media_width);
             self.rows.see_each_other(spans);
         }
 

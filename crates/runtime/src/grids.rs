@@ -131,6 +131,7 @@ mod tests {
             at: 0,
             rows: &[],
             skipped,
+            see_each_other: true,
             columns: NonZeroUsize::new(columns),
         }
     }

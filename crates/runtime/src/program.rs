@@ -108,7 +108,7 @@ impl Program {
         self.lowered.given.as_ref().map_or(&[], |g| &g.inputs)
     }
 
-    /// Whether the rows of a [`crate::MediaRows`] see each other, the later ones too. No call may end within them then.
+    /// Whether rows of a [`crate::MediaRows`] may see each other, the later ones too. No call may end within them then.
     pub fn media_see_ahead(&self) -> bool {
         self.lowered.media.see_ahead
     }

@@ -2,15 +2,15 @@
 
 use super::assert_fields;
 use cactus_bundle::{
-    Edges, HEARING_PATH, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization, SoundMarks, Spectrum,
-    WindowFunction,
+    Chunks, Edges, FrontEnd, HEARING_PATH, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization,
+    SoundMarks, Spectrum, WindowFunction,
 };
 use serde_json::{Value, json};
 
 fn hearing() -> Hearing {
     Hearing {
         version: HEARING_VERSION,
-        front_end: LogMel {
+        front_end: FrontEnd::LogMel(LogMel {
             sample_rate_hz: 16_000,
             window: WindowFunction::HannPeriodic,
             window_samples: 320,
@@ -26,7 +26,7 @@ fn hearing() -> Hearing {
             max_hz: 8000.0,
             log: Logarithm::LnGuard { guard: 1e-3 },
             normalization: Normalization::None {},
-        },
+        }),
         most_samples: 480_000,
         block_frames: 48,
         row_frames: 4,
@@ -71,5 +71,24 @@ fn frames_and_rows_are_those_of_whole_windows() {
             (frames, rows),
             "{samples}"
         );
+    }
+}
+
+#[test]
+fn frames_may_be_samples() {
+    let chunks = |context_samples| Hearing {
+        front_end: FrontEnd::Chunks(Chunks {
+            sample_rate_hz: 16_000,
+            chunk_samples: 640,
+            context_samples,
+        }),
+        block_frames: 1,
+        row_frames: 1,
+        ..hearing()
+    };
+    let json = serde_json::to_value(chunks(0)).unwrap();
+    assert_eq!(json["front_end"]["kind"], "chunks");
+    for (samples, rows) in [(0, 0), (1, 1), (640, 1), (641, 2), (480_000, 750)] {
+        assert_eq!(chunks(0).rows(samples), rows, "{samples}");
     }
 }

@@ -161,6 +161,10 @@ pub(super) enum Change {
     BeforeSoftplus,
     /// `[n, colors, rows, columns]` becomes `[n, rows * columns * colors]`.
     ColorsLast,
+    /// Of the last axis, `[colors * pixels]` becomes `[pixels * colors]`.
+    FlatColorsLast,
+    /// `[a, b, n]` becomes `[b, a, n]`.
+    Exchanged,
     /// `[experts, rows, columns]` becomes `[experts * rows, columns]`.
     Experts,
     /// `[experts, columns, rows]` becomes `[experts * rows, columns]`.

@@ -6,6 +6,7 @@
 
 mod gemma4;
 mod gemma4_sound;
+mod gemma4_unified;
 mod qwen3_vl;
 mod siglip;
 
@@ -37,7 +38,7 @@ struct Kind {
     whole: fn(GgufSource) -> Result<Box<dyn TensorSource>>,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind {
         projector: "gemma3",
         of_text: "gemma3_text",
@@ -53,6 +54,15 @@ const KINDS: [Kind; 8] = [
         family: "gemma4",
         name: gemma4::name,
         configure: gemma4::configure,
+        prepare: gemma4::prepare,
+        whole: as_it_is,
+    },
+    Kind {
+        projector: "gemma4uv",
+        of_text: "gemma4_text",
+        family: "gemma4_unified",
+        name: gemma4_unified::name,
+        configure: gemma4_unified::configure,
         prepare: gemma4::prepare,
         whole: as_it_is,
     },

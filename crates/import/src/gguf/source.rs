@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Most files that one model may be split into.
 const MAX_PARTS: usize = 1000;
+/// Colors of a pixel.
+const COLORS: usize = 3;
 
 /// Opens a GGUF file; the first of a split model opens the others beside it.
 ///
@@ -239,6 +241,23 @@ impl Weight {
     fn prepare(&mut self, metadata: &super::Metadata, arch: &str, info: &TensorInfo) -> Result<()> {
         let heads_key = match self.change {
             Change::Keep | Change::MinusOne | Change::BeforeSoftplus => return Ok(()),
+            Change::FlatColorsLast => {
+                return match info.shape.last() {
+                    Some(last) if last.is_multiple_of(COLORS) && info.shape.len() <= 2 => Ok(()),
+                    _ => Err(Error::malformed(format!(
+                        "expected whole pixels of {COLORS} colors, found the shape {:?}",
+                        info.shape
+                    ))),
+                };
+            }
+            Change::Exchanged => {
+                let &[a, b, n] = &info.shape[..] else {
+                    let what = format!("expected three axes, found the shape {:?}", info.shape);
+                    return Err(Error::malformed(what));
+                };
+                self.shape = vec![b, a, n];
+                return Ok(());
+            }
             Change::DepthwiseTaps => {
                 // Files in circulation hold [dim, taps]; a middle dimension of one means the same.
                 let &[dim, .., taps] = &info.shape[..] else {
@@ -367,6 +386,12 @@ impl TensorSource for GgufSource {
                 let pixels = info.shape[2] * info.shape[3];
                 values = turned(&values, &[info.shape[0], info.shape[1], pixels]);
             }
+            Change::FlatColorsLast => {
+                let last = info.shape.last().copied().unwrap_or(0);
+                let rows = values.len() / last.max(1);
+                values = turned(&values, &[rows, COLORS, last / COLORS]);
+            }
+            Change::Exchanged => values = exchanged(&values, &info.shape),
             Change::MinusOne => values.iter_mut().for_each(|v| *v -= 1.0),
             Change::BeforeSoftplus => {
                 let made = before_softplus(&values);
@@ -457,6 +482,14 @@ fn turned(values: &[f32], shape: &[usize]) -> Vec<f32> {
         }
     }
     out
+}
+
+/// `values` `[a, b, n]` as `[b, a, n]`.
+fn exchanged(values: &[f32], shape: &[usize]) -> Vec<f32> {
+    // `Weight::prepare` checked that there are three axes.
+    let [a, b, n] = [shape[0], shape[1], shape[2]];
+    let places = (0..b).flat_map(|j| (0..a).map(move |i| (i * b + j) * n));
+    places.flat_map(|at| &values[at..at + n]).copied().collect()
 }
 
 /// The numbers of which `values` are the softplus.

@@ -4,7 +4,7 @@ use super::{Expected, bundle, farthest, golden, logits};
 use cactus_bundle::Bundle;
 use cactus_engine::chat::{Chat, ChatRequest, to_base64};
 use cactus_engine::scheduler::{Scheduler, SchedulerLimits};
-use cactus_engine::{CancelToken, FIRST_MEDIA_ID, GenerateOptions, LoadOptions, Model};
+use cactus_engine::{CancelToken, FIRST_MEDIA_ID, GenerateOptions, LoadOptions, MediaKind, Model};
 use cactus_import::{ConvertOptions, convert};
 use cactus_multimodal::{ErrorKind, Heard, Pictures, Sounds};
 use cactus_passes::{Bits, Policy};
@@ -13,6 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 const CASE: &str = "gemma4_hears";
+/// The other has no encoders, and pictures whose rows see each other.
+const CASES: [&str; 2] = [CASE, "gemma4_unified"];
 
 fn load(path: &Path, chunk_tokens: usize) -> (Arc<Model>, Arc<Pictures>, Arc<Sounds>) {
     let (model, pictures) = super::load(path, chunk_tokens);
@@ -21,21 +23,26 @@ fn load(path: &Path, chunk_tokens: usize) -> (Arc<Model>, Arc<Pictures>, Arc<Sou
 }
 
 fn file(i: usize) -> Vec<u8> {
-    std::fs::read(golden(CASE).join(format!("sound.{i}.wav"))).unwrap()
+    file_of(CASE, i)
 }
 
-fn listen(model: &Model, sounds: &Sounds, i: usize) -> Heard {
-    sounds.listen_to_file(model, &file(i), &CancelToken::new()).unwrap()
+fn file_of(case: &str, i: usize) -> Vec<u8> {
+    std::fs::read(golden(case).join(format!("sound.{i}.wav"))).unwrap()
+}
+
+fn listen(model: &Model, sounds: &Sounds, case: &str, i: usize) -> Heard {
+    let never = CancelToken::new();
+    sounds.listen_to_file(model, &file_of(case, i), &never).unwrap()
 }
 
 /// The conversation, its sounds with their files.
-fn request(want: &Expected, model: &Model, pictures: &Pictures) -> ChatRequest {
+fn request(case: &str, want: &Expected, model: &Model, pictures: &Pictures) -> ChatRequest {
     let mut request = want.request(model, pictures);
     let mut next = 0..;
     for message in &mut request.messages {
         for part in message["content"].as_array_mut().unwrap() {
             if part["type"] == "audio" {
-                part["data"] = Value::from(to_base64(&file(next.next().unwrap())));
+                part["data"] = Value::from(to_base64(&file_of(case, next.next().unwrap())));
             }
         }
     }
@@ -54,18 +61,25 @@ fn greedy(tokens: usize) -> GenerateOptions {
 
 #[test]
 fn rows_of_sounds_prompt_logits_and_answer_are_those_of_transformers() {
+    CASES.iter().for_each(|case| as_in_transformers(case));
+}
+
+fn as_in_transformers(case: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let want = Expected::of(CASE);
-    let (model, pictures, sounds) = load(&bundle(folder.path(), CASE, Bits::ThirtyTwo), 128);
+    let want = Expected::of(case);
+    let (model, pictures, sounds) = load(&bundle(folder.path(), case, Bits::ThirtyTwo), 128);
     for i in 0..2 {
-        let heard = listen(&model, &sounds, i);
+        let heard = listen(&model, &sounds, case, i);
         let rows = want.numbers(&format!("heard.{i}"));
         assert_eq!(heard.tokens, rows.len() / 32);
         let far = farthest(heard.shown.media.rows(), &rows);
-        assert!(far <= 1e-4, "rows of sound {i} are {far} away");
+        assert!(far <= 1e-4, "{case}: rows of sound {i} are {far} away");
     }
-    let chat = Chat::new(&model, &request(&want, &model, &pictures)).unwrap();
+    let chat = Chat::new(&model, &request(case, &want, &model, &pictures)).unwrap();
     assert_eq!(chat.text, want.about["text"].as_str().unwrap());
+    let shown = chat.media().iter().filter(|media| media.kind() != MediaKind::Sound);
+    let far = farthest(shown.last().unwrap().rows(), &want.numbers("rows.0"));
+    assert!(far <= 1e-4, "{case}: rows of the picture are {far} away");
     let tokens: Vec<u32> = ["<|audio|>", "<|image|>", "<|audio|>"]
         .iter()
         .map(|token| model.tokenizer().unwrap().token_id(token).unwrap())
@@ -80,10 +94,13 @@ fn rows_of_sounds_prompt_logits_and_answer_are_those_of_transformers() {
     let found = logits(&model, &chat, 128);
     let far = farthest(&found, &want.numbers("logits"));
     // Keys and values have half precision.
-    assert!(far <= 0.05, "logits are {far} away");
+    assert!(far <= 0.05, "{case}: logits are {far} away");
     for chunk in [1, 7, 64] {
         let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
-        assert!(bits(&logits(&model, &chat, chunk)) == bits(&found), "{chunk} at once");
+        assert!(
+            bits(&logits(&model, &chat, chunk)) == bits(&found),
+            "{case}: {chunk} at once"
+        );
     }
     let mut session = model.session().unwrap();
     let answer = session.generate(&chat.prompt, &greedy(24), &CancelToken::new(), &mut |_| {});
@@ -211,7 +228,7 @@ fn what_hears_keeps_eight_bits_and_is_near_what_it_was() {
             assert!(few.into_iter().all(|packing| !packing.starts_with("cq")));
         }
         let (model, _, sounds) = load(&path, 128);
-        listen(&model, &sounds, 1).shown.media.rows().to_vec()
+        listen(&model, &sounds, CASE, 1).shown.media.rows().to_vec()
     };
     let want = rows(Bits::ThirtyTwo);
     for bits in [Bits::Eight, Bits::Four] {
@@ -225,46 +242,75 @@ fn what_hears_keeps_eight_bits_and_is_near_what_it_was() {
 /// What hears in llama.cpp's form, beside what sees.
 #[test]
 fn encoder_in_a_file_of_its_own_hears_as_that_of_the_folder() {
+    CASES.iter().for_each(|case| in_a_file_of_its_own(case));
+}
+
+fn in_a_file_of_its_own(case: &str) {
     let folder = tempfile::tempdir().unwrap();
     let options = ConvertOptions {
         policy: Policy::uniform(Bits::ThirtyTwo),
-        pictures: Some(golden(CASE).join("mmproj.gguf")),
+        pictures: Some(golden(case).join("mmproj.gguf")),
         ..ConvertOptions::default()
     };
     let path = folder.path().join("gguf");
-    let made = convert(&golden(CASE).join("text.gguf"), &path, &options, &mut |_, _| {}).unwrap();
+    let made = convert(&golden(case).join("text.gguf"), &path, &options, &mut |_, _| {}).unwrap();
     assert!(
         made.notes.iter().all(|note| !note.contains("not read")),
         "{:?}",
         made.notes
     );
-    let of_folder = bundle(folder.path(), CASE, Bits::ThirtyTwo);
-    let graph = |path: &Path| {
-        Bundle::open(path)
-            .unwrap()
-            .graph("sound_encoder")
-            .unwrap()
-            .0
-            .to_string()
+    let of_folder = bundle(folder.path(), case, Bits::ThirtyTwo);
+    let components: &[&str] = match case {
+        CASE => &["sound_encoder"],
+        _ => &["sound_encoder", "picture_encoder", "decoder"],
     };
-    assert_eq!(graph(&path), graph(&of_folder));
-    let weights = |path: &Path| {
-        let bundle = Bundle::open(path).unwrap();
-        let (_, bindings) = bundle.graph("sound_encoder").unwrap();
-        let exact = bindings.values().filter(|name| !name.ends_with("per_dim_scale"));
-        let stored = exact.map(|name| (name.clone(), bundle.weight(name).unwrap().data.to_vec()));
-        stored.collect::<std::collections::BTreeMap<String, Vec<u8>>>()
-    };
-    let (found, want) = (weights(&path), weights(&of_folder));
-    assert!(found.len() > 50 && found == want);
+    for component in components {
+        let graph = |path: &Path| Bundle::open(path).unwrap().graph(component).unwrap().0.to_string();
+        assert_eq!(graph(&path), graph(&of_folder), "{case}: {component}");
+        let weights = |path: &Path| {
+            let bundle = Bundle::open(path).unwrap();
+            let (_, bindings) = bundle.graph(component).unwrap();
+            let exact = bindings.values().filter(|name| !name.ends_with("per_dim_scale"));
+            let stored = exact.map(|name| (name.clone(), bundle.weight(name).unwrap().data.to_vec()));
+            stored.collect::<std::collections::BTreeMap<String, Vec<u8>>>()
+        };
+        let (found, want) = (weights(&path), weights(&of_folder));
+        assert!(!found.is_empty() && found == want, "{case}: {component}");
+    }
     let record = |path: &Path| Bundle::open(path).unwrap().hearing().unwrap().unwrap();
     assert_eq!(record(&path), record(&of_folder));
-    let (model, _, sounds) = load(&path, 128);
+    let (model, _, sounds) = load(&path, 320);
     for i in 0..2 {
         let far = farthest(
-            listen(&model, &sounds, i).shown.media.rows(),
-            &Expected::of(CASE).numbers(&format!("heard.{i}")),
+            listen(&model, &sounds, case, i).shown.media.rows(),
+            &Expected::of(case).numbers(&format!("heard.{i}")),
         );
-        assert!(far <= 1e-4, "{i}: {far}");
+        assert!(far <= 1e-4, "{case}: {i}: {far}");
     }
+}
+
+/// The last stretch is filled up, and none knows of another.
+#[test]
+fn samples_become_rows_stretch_by_stretch() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, _, sounds) = load(&bundle(folder.path(), CASES[1], Bits::ThirtyTwo), 128);
+    let noise: Vec<f32> = (0..2000).map(|i| ((i * 37) % 101) as f32 / 101.0 - 0.5).collect();
+    let rows = |samples: &[f32]| {
+        let heard = sounds.listen_to(&model, samples, &CancelToken::new()).unwrap();
+        assert_eq!(heard.tokens, samples.len().div_ceil(640));
+        heard.shown.media.rows().to_vec()
+    };
+    let long = rows(&noise);
+    for samples in [1, 640, 641, 1280] {
+        let (short, whole) = (rows(&noise[..samples]), samples / 640 * 32);
+        assert!(short[..whole] == long[..whole], "{samples}");
+    }
+    let mut filled = noise[..700].to_vec();
+    filled.resize(1280, 0.0);
+    assert_eq!(rows(&noise[..700]), rows(&filled));
+    let never = CancelToken::new();
+    let of = |samples: &[f32]| sounds.listen_to(&model, samples, &never).unwrap_err().to_string();
+    assert!(of(&[]).contains("more than 0"));
+    assert!(of(&[f32::INFINITY; 10]).contains("finite"));
+    assert!(of(&vec![0.0; 480_001]).contains("longer than 30 s"));
 }

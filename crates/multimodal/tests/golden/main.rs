@@ -8,7 +8,7 @@ use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_engine::chat::{Chat, ChatRequest};
 use cactus_engine::scheduler::{Scheduler, SchedulerLimits};
-use cactus_engine::{CancelToken, FIRST_MEDIA_ID, GenerateOptions, LoadOptions, Model};
+use cactus_engine::{CancelToken, FIRST_MEDIA_ID, GenerateOptions, LoadOptions, MediaKind, Model};
 use cactus_import::{ConvertOptions, convert};
 use cactus_multimodal::{Picture, Pictures};
 use cactus_passes::{Bits, Policy};
@@ -155,6 +155,7 @@ fn logits(model: &Arc<Model>, chat: &Chat, chunk: usize) -> Vec<f32> {
             at,
             rows: &media.rows()[skipped * width..][..count * width],
             skipped,
+            see_each_other: media.kind() != MediaKind::Sound,
             columns: media.columns(),
         })
     };
@@ -162,10 +163,14 @@ fn logits(model: &Arc<Model>, chat: &Chat, chunk: usize) -> Vec<f32> {
     while !rest.is_empty() {
         let mut end = chunk.min(rest.len());
         // Rows that see each other are computed at once.
+        let together = |id: u32| {
+            let pictures = chat.media().iter().filter(|media| media.kind() != MediaKind::Sound);
+            pictures.into_iter().any(|media| media.ids().contains(&id))
+        };
         while model.program().media_see_ahead()
             && end < rest.len()
             && rest[end] == rest[end - 1] + 1
-            && rest[end - 1] >= FIRST_MEDIA_ID
+            && together(rest[end - 1])
         {
             end += 1;
         }
