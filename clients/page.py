@@ -79,6 +79,32 @@ def pictures(browser, problems: list) -> None:
     page.context.close()
 
 
+def sounds(browser, problems: list) -> None:
+    """A model that hears gets a button, and sounds go with the next message, beside pictures."""
+    page = opened(browser, problems, viewport={"width": 1100, "height": 760})
+    page.locator("#model").select_option("gemma4_unified")
+    page.locator("#input").focus()
+    ask(page, "Hello")
+    ended(page)
+    expect(page.locator("#sound")).to_be_visible()
+    golden = Path(__file__).resolve().parent.parent / "golden"
+    page.locator("#sounds").set_input_files(golden / "seeing" / "gemma4_unified" / "sound.0.wav")
+    page.locator("#pictures").set_input_files(golden / "pictures" / "files" / "wide.png")
+    expect(page.locator("#shown audio")).to_have_count(1)
+    expect(page.locator("#shown img")).to_have_count(1)
+    page.locator("#input").focus()
+    ask(page, "What is this?")
+    ended(page)
+    expect(page.locator(".user .seen audio")).to_have_count(1)
+    expect(page.locator(".user .seen img")).to_have_count(1)
+    expect(page.locator(".assistant .error")).to_have_count(0)
+    shoot(page, "sounds")
+    page.locator("#fresh").click()
+    page.locator("#model").select_option("smolvlm")
+    expect(page.locator("#sound")).to_be_hidden()
+    page.context.close()
+
+
 def consent(browser, problems: list) -> None:
     """Nothing leaves until a person has said yes to this target, and then it is said who answered, why and for how much."""
     page = opened(browser, problems, ROUTED, viewport={"width": 1100, "height": 760})
@@ -278,6 +304,7 @@ def main() -> None:
         shoot(phone, "phone")
         documents(browser, problems)
         pictures(browser, problems)
+        sounds(browser, problems)
         consent(browser, problems)
         browser.close()
     assert not problems, problems

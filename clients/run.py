@@ -91,6 +91,8 @@ def hearing() -> list[Path]:
 EMBEDDER = ROOT / "golden" / "embedding" / "bert"
 # Sees pictures, with random weights.
 SEEING = ROOT / "golden" / "seeing" / "smolvlm"
+# Sees and hears, with random weights.
+SENSING = ROOT / "golden" / "seeing" / "gemma4_unified"
 # Makes vectors of texts and pictures, with random weights.
 PICTURE_EMBEDDER = ROOT / "golden" / "embedding" / "clip_pictures"
 
@@ -200,7 +202,7 @@ def main() -> int:
     kitchen.mkdir()
     shutil.copy(ROOT / "golden" / "pdf" / "columns.pdf", kitchen / "bread.pdf")
     more = "--data", Path(kept.name) / "data", "--documents", kitchen
-    server = Server(args.cactus, args.model, *hearing(), EMBEDDER, SEEING, PICTURE_EMBEDDER, *more)
+    server = Server(args.cactus, args.model, *hearing(), EMBEDDER, SEEING, SENSING, PICTURE_EMBEDDER, *more)
     encrypted = policed = None
     try:
         environment = {**os.environ, "CACTUS_URL": server.url}
