@@ -3,7 +3,9 @@
 
 mod support;
 
-use cactus_kernels::{BinaryOp, DeltaRows, Epilogue, Exec, GatedDelta, NextNorm, Norm, QuantizedRows, UnaryOp};
+use cactus_kernels::{
+    Activation, BinaryOp, DeltaRows, Epilogue, Exec, Expert, GatedDelta, NextNorm, Norm, QuantizedRows, UnaryOp,
+};
 use cactus_quant::{Packing, pack};
 use support::{Random, assert_close, assert_same_bits, products, same_everywhere};
 
@@ -208,5 +210,64 @@ fn linear_with_activation_has_bits_of_unary_after_it() {
             let fused = same_everywhere(&what, |exec| run(exec, Some(UnaryOp::GeluErf)));
             assert_same_bits(&what, &fused, &apart);
         }
+    }
+}
+
+/// Each expert with all of its rows, against each row with each of its experts.
+#[test]
+fn experts_equal_their_products_one_after_the_other() {
+    let (rows, n, m, chosen) = (5, 64, 48, 3);
+    let mut random = Random::new(11);
+    let x = random.floats(rows * n, 2.0);
+    for (packing, count, biased) in [
+        (Packing::Int8G32, 4, true),
+        (Packing::Cq4G128, 6, false),
+        (Packing::F16N16, 3, false),
+    ] {
+        let weights: Vec<_> = (0..count)
+            .map(|_| {
+                let gate_up = pack(packing, 2 * m, n, &random.floats(2 * m * n, 0.5)).unwrap();
+                let down = pack(packing, n, m, &random.floats(n * m, 0.5)).unwrap();
+                (gate_up, down, random.floats(2 * m, 1.0), random.floats(n, 1.0))
+            })
+            .collect();
+        let expert_of = |place: usize| (place / chosen + 2 * (place % chosen)) % count;
+        let places: Vec<Vec<usize>> = (0..count)
+            .map(|e| (0..rows * chosen).filter(|&p| expert_of(p) == e).collect())
+            .collect();
+        let found = same_everywhere("experts", |exec| {
+            let experts: Vec<Expert<'_>> = weights
+                .iter()
+                .zip(&places)
+                .filter(|(_, places)| !places.is_empty())
+                .map(|((gate_up, down, a, b), places)| Expert {
+                    gate_up: gate_up.view(),
+                    down: down.view(),
+                    biases: biased.then_some([&a[..], &b[..]]),
+                    places,
+                })
+                .collect();
+            let mut scratch = vec![f32::NAN; Exec::experts_scratch(rows * chosen, n, m)];
+            let mut out = vec![f32::NAN; rows * chosen * n];
+            exec.experts(Activation::Silu, &x, chosen, &experts, &mut scratch, &mut out);
+            out
+        });
+        let expected = same_everywhere("products of experts", |exec| {
+            let mut out = vec![f32::NAN; rows * chosen * n];
+            for (place, out) in out.chunks_exact_mut(n).enumerate() {
+                let (gate_up, down, a, b) = &weights[expert_of(place)];
+                let epilogue = |bias| Epilogue {
+                    bias: biased.then_some(bias),
+                    ..Epilogue::default()
+                };
+                let (mut stage, mut hidden) = (vec![0.0; 2 * m], vec![0.0; m]);
+                let row = &x[place / chosen * n..][..n];
+                products::linear(*exec, &gate_up.view(), row, 1, epilogue(&a[..]), &mut stage);
+                exec.gated(Activation::Silu, &stage, m, 1, &mut hidden);
+                products::linear(*exec, &down.view(), &hidden, 1, epilogue(&b[..]), out);
+            }
+            out
+        });
+        assert_same_bits(&format!("experts in {packing}"), &found, &expected);
     }
 }

@@ -1,11 +1,9 @@
-//! Experts chosen by a router: the rows that chose one are gathered, so that its weights are read once and only where a row
-//! wants them. What each row gets is added in the order of its choices, so that the bits do not depend on the other rows.
+//! Experts chosen by a router. What each row gets is added in the order of its choices, so that the bits do not depend on the other rows.
 
 use super::{Run, checked};
 use crate::{Error, Result, kernel_names};
 use cactus_ir::{Activation, Node, Op, Route, RouteFn};
-use cactus_kernels::{Activations, Epilogue, Exec, QuantizedRows, RotatedRows, UnaryOp};
-use cactus_quant::{PackedView, Packing};
+use cactus_kernels::{Exec, Expert, UnaryOp};
 
 /// Sizes of a call.
 #[derive(Clone, Copy)]
@@ -21,23 +19,14 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Elements of the scratch memory: results by row and choice, gathered rows, both stages within an expert, and the
-    /// operand as a packing reads it.
-    fn parts(&self) -> [usize; 5] {
-        let most = self.rows * self.chosen;
-        let wide = self.n.max(self.m);
-        let packed = QuantizedRows::bytes(most, wide)
-            .max(RotatedRows::bytes(most, wide))
-            .unwrap_or(0);
-        // Each part begins where a vector may: sizes are rounded up to 64 bytes.
+    /// Elements of the scratch memory: results by row and choice, and what the kernel needs.
+    fn parts(&self) -> [usize; 2] {
+        let places = self.rows * self.chosen;
+        // The second begins where a vector may.
         [
-            most * self.n,
-            most * self.n,
-            most * 2 * self.m,
-            most * self.m,
-            packed.div_ceil(4),
+            (places * self.n).next_multiple_of(16),
+            Exec::experts_scratch(places, self.n, self.m),
         ]
-        .map(|n| n.next_multiple_of(16))
     }
 }
 
@@ -99,44 +88,28 @@ impl Run<'_> {
             }
             None => None,
         };
-        let bias = |which: usize, e: usize, rows: usize| biases.map(|b| &b[which][e * rows..][..rows]);
-        let [all, gathered, stage, hidden, packed] = divide(scratch, s.parts());
-        let mut takers = Vec::with_capacity(s.rows * s.chosen);
+        let mut of_experts: Vec<(usize, Vec<usize>)> = Vec::with_capacity(ids.len().min(s.experts));
         for e in 0..s.experts {
-            takers.clear();
-            takers.extend((0..ids.len()).filter(|&i| ids[i] == e as i64));
-            if takers.is_empty() {
-                continue;
-            }
-            for (to, &i) in gathered.chunks_exact_mut(s.n).zip(&takers) {
-                to.copy_from_slice(&x[i / s.chosen * s.n..][..s.n]);
-            }
-            let count = takers.len();
-            let gate_up = self.constants.part(gate_up_weight, e, 2 * s.m)?;
-            let down = self.constants.part(down_weight, e, s.n)?;
-            product(
-                &self.exec,
-                &gate_up,
-                &gathered[..count * s.n],
-                bias(0, e, 2 * s.m),
-                packed,
-                &mut stage[..count * 2 * s.m],
-            );
-            self.exec
-                .gated(f, &stage[..count * 2 * s.m], s.m, count, &mut hidden[..count * s.m]);
-            // The gathered rows have been read: their place takes the results.
-            product(
-                &self.exec,
-                &down,
-                &hidden[..count * s.m],
-                bias(1, e, s.n),
-                packed,
-                &mut gathered[..count * s.n],
-            );
-            for (from, &i) in gathered.chunks_exact(s.n).zip(&takers) {
-                all[i * s.n..][..s.n].copy_from_slice(from);
+            let places: Vec<usize> = (0..ids.len()).filter(|&i| ids[i] == e as i64).collect();
+            if !places.is_empty() {
+                of_experts.push((e, places));
             }
         }
+        // Those with most to do first, so that no thread begins one of them when the others are done.
+        of_experts.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+        let experts = of_experts.iter().map(|(e, places)| {
+            let bias = |which: usize, rows: usize| biases.map_or(&[][..], |b| &b[which][e * rows..][..rows]);
+            Ok(Expert {
+                gate_up: self.constants.part(gate_up_weight, *e, 2 * s.m)?,
+                down: self.constants.part(down_weight, *e, s.n)?,
+                biases: biases.map(|_| [bias(0, 2 * s.m), bias(1, s.n)]),
+                places,
+            })
+        });
+        let experts = experts.collect::<Result<Vec<Expert<'_>>>>()?;
+        let (all, scratch) = scratch.split_at_mut(s.parts()[0]);
+        self.exec
+            .experts(f, x, s.chosen, &experts, scratch, &mut all[..ids.len() * s.n]);
         for (t, row) in out.chunks_exact_mut(s.n.max(1)).enumerate() {
             row.fill(0.0);
             for i in t * s.chosen..(t + 1) * s.chosen {
@@ -196,34 +169,4 @@ fn choices(
         }
     }
     Ok((ids, shares))
-}
-
-/// The scratch memory as parts of these sizes.
-fn divide(mut scratch: &mut [f32], sizes: [usize; 5]) -> [&mut [f32]; 5] {
-    sizes.map(|n| {
-        let (part, rest) = std::mem::take(&mut scratch).split_at_mut(n);
-        scratch = rest;
-        part
-    })
-}
-
-/// Rows of `x` by a matrix, plus a bias where there is one, its operand made as the packing reads it.
-fn product(exec: &Exec<'_>, w: &PackedView<'_>, x: &[f32], bias: Option<&[f32]>, scratch: &mut [f32], out: &mut [f32]) {
-    let rows = x.len() / w.k().max(1);
-    let epilogue = Epilogue {
-        bias,
-        ..Epilogue::default()
-    };
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(scratch);
-    if w.packing() == Packing::Int8G32 {
-        let mut q = QuantizedRows::new(bytes, rows, w.k());
-        exec.quantize_rows(x, rows, w.k(), &mut q);
-        exec.linear(w, Activations::Q8(q), rows, epilogue, out);
-    } else if w.packing().codebook_bits().is_some() {
-        let mut q = RotatedRows::new(bytes, rows, w.k());
-        exec.rotate_rows(x, rows, w.k(), &mut q);
-        exec.linear(w, Activations::Rotated(q), rows, epilogue, out);
-    } else {
-        exec.linear(w, Activations::F32(x), rows, epilogue, out);
-    }
 }
