@@ -22,7 +22,7 @@ mod values;
 use crate::constraints::Constraints;
 use crate::media::Media;
 use crate::scheduler::Request;
-use crate::{Error, GenerateOptions, Model, Result};
+use crate::{CancelToken, Error, GenerateOptions, Model, Result};
 pub use attached::{
     MAX_FILE_BYTES, Sense, WrongPart, check_files, file_bytes, media_of_part, picture_of_part, picture_of_url,
     sound_of_part, to_base64,
@@ -35,8 +35,8 @@ use messages::Checked;
 use plain::Plain;
 pub use reader::MessageReader;
 use serde_json::{Map, Value};
+pub use shown::{Asking, Shown, Shows};
 use shown::{Contents, File};
-pub use shown::{Shown, Shows};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -85,6 +85,8 @@ pub struct ChatRequest {
     /// What was computed and compiled for others is used again for requests of equal salt only: a tenant's own number keeps
     /// others from learning by the time of an answer what was asked before. 0 by default.
     pub salt: u64,
+    /// Stops looking at pictures and listening to sounds of the conversation, from any thread.
+    pub cancel: CancelToken,
 }
 
 impl Default for ChatRequest {
@@ -104,6 +106,7 @@ impl Default for ChatRequest {
             rolls: false,
             continue_final: false,
             salt: 0,
+            cancel: CancelToken::new(),
         }
     }
 }

@@ -40,6 +40,13 @@ pub enum Overflow {
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
+/// Two are equal where a stop was asked of both or of neither.
+impl PartialEq for CancelToken {
+    fn eq(&self, other: &CancelToken) -> bool {
+        self.is_cancelled() == other.is_cancelled()
+    }
+}
+
 impl CancelToken {
     /// A token that is not cancelled.
     pub fn new() -> Self {

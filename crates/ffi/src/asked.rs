@@ -254,6 +254,7 @@ impl Asked {
                     continue_final: flag(map, "continue_final")?.unwrap_or(false),
                     salt: 0,
                     rolls: false,
+                    cancel: cactus_engine::CancelToken::new(),
                 };
                 let chat = Chat::new(model, &request)?;
                 routing.conversation = Some(Box::new(request));

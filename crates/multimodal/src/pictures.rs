@@ -4,7 +4,7 @@ use crate::cache::Cache;
 use crate::{Error, Result, owner};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, VISION_PATH};
-use cactus_engine::chat::{Sense, Shown, Shows};
+use cactus_engine::chat::{Asking, Sense, Shown, Shows};
 use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
@@ -316,11 +316,15 @@ impl Pictures {
                 let view = view.map_err(|e| wrong(format!("cannot be given its input `{name}`: {e}")))?;
                 inputs.push((name, view));
             }
-            function.run_reading(&pool, threads, &inputs, &mut |name, view| {
+            let stop = || cancel.is_cancelled();
+            let whole = function.run_reading_unless(&pool, threads, &inputs, &stop, &mut |name, view| {
                 if let (ROWS, Elements::F32(values)) = (name, view.elements()) {
                     rows.extend_from_slice(values);
                 }
             })?;
+            if !whole {
+                return Err(Error::Cancelled);
+            }
             places = Some((grid, weights));
         }
         match rows.iter().all(|x| x.is_finite()) {
@@ -331,7 +335,7 @@ impl Pictures {
 }
 
 impl Shows for Pictures {
-    fn show(&self, model: &Model, files: &[&[u8]], salt: u64, rolls: bool) -> std::result::Result<Vec<Shown>, String> {
+    fn show(&self, model: &Model, files: &[&[u8]], asking: &Asking<'_>) -> std::result::Result<Vec<Shown>, String> {
         let limits = Limits::default();
         let of = |i: usize, e: Error| match files.len() {
             1 => e.to_string(),
@@ -345,16 +349,15 @@ impl Shows for Pictures {
             plans.push(plan);
         }
         let context = model.context_tokens();
-        if tokens >= context as u64 && !rolls {
+        if tokens >= context as u64 && !asking.rolls {
             let count = files.len();
             return Err(format!(
                 "the {count} pictures of this conversation have {tokens} tokens together, and the context holds {context}; send fewer \
                  pictures, or make the context larger"
             ));
         }
-        let never = CancelToken::new();
         let look = |(i, (bytes, plan)): (usize, (&&[u8], Plan))| {
-            let look = self.look(model, bytes, plan, &limits, (salt, &never));
+            let look = self.look(model, bytes, plan, &limits, (asking.salt, asking.cancel));
             look.map(|look| look.shown).map_err(|e| of(i, e))
         };
         files.iter().zip(plans).enumerate().map(look).collect()

@@ -6,7 +6,7 @@ use cactus_audio::Frontend;
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, FrontEnd, HEARING_PATH, Hearing};
-use cactus_engine::chat::{Sense, Shown, Shows};
+use cactus_engine::chat::{Asking, Sense, Shown, Shows};
 use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
@@ -256,7 +256,7 @@ impl Sounds {
         let prepare_seconds = begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         let frames = self.hearing.frames(samples.len());
-        let rows = self.rows(model, &mut features, frames, tokens)?;
+        let rows = self.rows(model, &mut features, [frames, tokens], cancel)?;
         let marks = &self.hearing.marks;
         let shown = Shown {
             sense: Sense::Sound,
@@ -272,7 +272,13 @@ impl Sounds {
     }
 
     /// The rows of the first `frames` frames.
-    fn rows(&self, model: &Model, features: &mut Vec<f32>, frames: usize, tokens: usize) -> Result<Vec<f32>> {
+    fn rows(
+        &self,
+        model: &Model,
+        features: &mut Vec<f32>,
+        [frames, tokens]: [usize; 2],
+        cancel: &CancelToken,
+    ) -> Result<Vec<f32>> {
         let wrong = |what: String| {
             let root = model.bundle().root().display();
             Error::Model(format!("`{root}`: the component `{COMPONENT}` {what}"))
@@ -295,11 +301,15 @@ impl Sounds {
             inputs.push((COUNT, input(COUNT, &one[..], Elements::I64(&count))?));
         }
         let (mut rows, width) = (Vec::<f32>::new(), model.media_width().unwrap_or(1));
-        function.run_reading(&pool, threads, &inputs, &mut |name, view| {
+        let stop = || cancel.is_cancelled();
+        let whole = function.run_reading_unless(&pool, threads, &inputs, &stop, &mut |name, view| {
             if let (ROWS, Elements::F32(values)) = (name, view.elements()) {
                 rows.extend(values.iter().take(tokens * width));
             }
         })?;
+        if !whole {
+            return Err(Error::Cancelled);
+        }
         if rows.len() != tokens * width {
             let what = format!(
                 "made {} numbers of {frames} frames; expected {}",
@@ -325,7 +335,7 @@ fn digest(kind: &[u8], sound: impl FnOnce(&mut Sha256)) -> MediaDigest {
 }
 
 impl Shows for Sounds {
-    fn show(&self, model: &Model, files: &[&[u8]], salt: u64, rolls: bool) -> std::result::Result<Vec<Shown>, String> {
+    fn show(&self, model: &Model, files: &[&[u8]], asking: &Asking<'_>) -> std::result::Result<Vec<Shown>, String> {
         let of = |i: usize, e: Error| match files.len() {
             1 => e.to_string(),
             _ => format!("sound {}: {e}", i + 1),
@@ -337,16 +347,15 @@ impl Shows for Sounds {
             tokens += self.tokens(model, samples).map_err(|e| of(i, e))?;
         }
         let context = model.context_tokens();
-        if tokens >= context && !rolls {
+        if tokens >= context && !asking.rolls {
             let count = files.len();
             return Err(format!(
                 "the {count} sounds of this conversation have {tokens} tokens together, and the context holds {context}; send fewer \
                  sounds, or make the context larger"
             ));
         }
-        let never = CancelToken::new();
         let each = files.iter().enumerate().map(|(i, bytes)| {
-            let heard = self.listen_to_salted(model, bytes, (salt, &never));
+            let heard = self.listen_to_salted(model, bytes, (asking.salt, asking.cancel));
             heard.map(|heard| heard.shown).map_err(|e| of(i, e))
         });
         each.collect()

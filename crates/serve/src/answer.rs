@@ -5,8 +5,8 @@
 //! a slow reader holds up nobody. Whoever drops an [`Answer`] cancels it.
 
 use crate::models::Lease;
-use crate::protocol::{Answers, ApiError, Event, Job, Kind, Ready};
-use cactus_engine::{Model, scheduler};
+use crate::protocol::{Answers, ApiError, Event, Job, Kind, Prompt, Ready};
+use cactus_engine::{CancelToken, Model, scheduler};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -93,14 +93,26 @@ impl Answer {
     }
 }
 
-/// Makes the prompts of a job ready.
+/// Makes the prompts of a job ready; whoever goes away meanwhile has cancelled what is encoded for them.
 async fn prepare(
     model: Arc<Model>,
-    job: Job,
+    mut job: Job,
     context_tokens: usize,
     salt: u64,
     format_field: &'static str,
 ) -> Result<Vec<Ready>, ApiError> {
+    struct Gone(CancelToken);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.cancel();
+        }
+    }
+    let gone = Gone(CancelToken::new());
+    for prompt in &mut job.prompts {
+        if let Prompt::Chat(request) = prompt {
+            request.cancel = gone.0.clone();
+        }
+    }
     let work = tokio::task::spawn_blocking(move || Answers::prepare(&model, job, context_tokens, salt, format_field));
     match work.await {
         Ok(result) => result,

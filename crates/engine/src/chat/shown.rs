@@ -8,7 +8,7 @@
 use super::attached::Sense;
 use super::{ChatRequest, request_error};
 use crate::media::Media;
-use crate::{Model, Result};
+use crate::{CancelToken, Model, Result};
 use cactus_text::{ChatTemplate, RenderOptions, Tokenizer};
 use serde_json::{Value, json};
 use std::fmt::Debug;
@@ -54,11 +54,22 @@ impl PartialEq for Shown {
 /// [`Model::set_shows`], and conversations with files need no more.
 pub trait Shows: Debug + Send + Sync {
     /// What is in `files`, in order; all of one conversation together, so that what they have too much is refused before the first
-    /// is decoded, unless the context `rolls`. What was shown with one `salt` is not known to another.
+    /// is decoded.
     ///
     /// # Errors
     /// What is wrong with one, in words.
-    fn show(&self, model: &Model, files: &[&[u8]], salt: u64, rolls: bool) -> std::result::Result<Vec<Shown>, String>;
+    fn show(&self, model: &Model, files: &[&[u8]], asking: &Asking<'_>) -> std::result::Result<Vec<Shown>, String>;
+}
+
+/// Who asks about pictures or sounds, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking<'a> {
+    /// What was shown with one is not known to another.
+    pub salt: u64,
+    /// The context rolls, so that too much for it is no error.
+    pub rolls: bool,
+    /// Stops what is under way.
+    pub cancel: &'a CancelToken,
 }
 
 /// The pictures and sounds of a conversation: `files` has what came with each part, and the request those of the others.
@@ -104,10 +115,15 @@ fn of_sense(model: &Model, sense: Sense, files: &[File], given: &[Shown], reques
     if given.iter().any(|shown| !model.holds(&shown.media)) {
         return Err(request_error(all, format!("{one} was shown to another model")));
     }
+    let asking = Asking {
+        salt: request.salt,
+        rolls: request.rolls,
+        cancel: &request.cancel,
+    };
     let made = match (bytes.is_empty(), model.shows(sense)) {
         (true, _) => Vec::new(),
         (false, Some(shows)) => shows
-            .show(model, &bytes, request.salt, request.rolls)
+            .show(model, &bytes, &asking)
             .map_err(|what| request_error("messages", what))?,
         (false, None) => {
             let what = format!("the model `{}` {senses} no {all}", model.bundle().manifest().name);

@@ -1,6 +1,7 @@
 //! A model that sees and hears in one conversation, against what transformers computed.
 
 use super::{Expected, bundle, farthest, golden, logits};
+use cactus_base::Pool;
 use cactus_bundle::Bundle;
 use cactus_engine::chat::{Chat, ChatRequest, to_base64};
 use cactus_engine::scheduler::{Scheduler, SchedulerLimits};
@@ -8,7 +9,10 @@ use cactus_engine::{CancelToken, FIRST_MEDIA_ID, GenerateOptions, LoadOptions, M
 use cactus_import::{ConvertOptions, convert};
 use cactus_multimodal::{ErrorKind, Heard, Pictures, Sounds};
 use cactus_passes::{Bits, Policy};
+use cactus_runtime::Function;
+use cactus_tensor::{Elements, TensorView};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -287,6 +291,40 @@ fn in_a_file_of_its_own(case: &str) {
         );
         assert!(far <= 1e-4, "{case}: {i}: {far}");
     }
+}
+
+/// Between operations, so that nobody is encoded for who has left.
+#[test]
+fn what_is_encoded_ends_when_nobody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(folder.path(), CASE, Bits::Eight);
+    let (model, pictures, _) = load(&path, 128);
+    let asked = request(CASE, &Expected::of(CASE), &model, &pictures);
+    asked.cancel.cancel();
+    let error = Chat::new(&model, &asked).unwrap_err().to_string();
+    assert!(error.contains("cancelled"), "{error}");
+    asked.cancel.reset();
+    assert!(Chat::new(&model, &asked).is_ok());
+
+    let function = Function::new(Arc::new(Bundle::open(&path).unwrap()), "sound_encoder", None).unwrap();
+    let (features, count) = (vec![0.5; 48 * 16], [48]);
+    let inputs = [
+        (
+            "features",
+            TensorView::new(&[1, 48, 16], Elements::F32(&features)).unwrap(),
+        ),
+        ("count", TensorView::new(&[1], Elements::I64(&count)).unwrap()),
+    ];
+    let pool = Pool::new(1);
+    let run = |operations: usize| {
+        let (left, mut outputs) = (Cell::new(operations), 0);
+        let stop = || left.replace(left.get().saturating_sub(1)) == 0;
+        let whole = function.run_reading_unless(&pool, 1, &inputs, &stop, &mut |_, _| outputs += 1);
+        (whole.unwrap(), outputs)
+    };
+    assert_eq!(run(0), (false, 0));
+    assert_eq!(run(10), (false, 0));
+    assert_eq!(run(usize::MAX), (true, 1));
 }
 
 /// The last stretch is filled up, and none knows of another.

@@ -1,7 +1,7 @@
 //! What may be shown to a model, and what is refused by name.
 
 use super::{CASES, Expected, bundle, calls_of, golden, greedy, load, words};
-use cactus_engine::chat::{Chat, ChatRequest, Sense};
+use cactus_engine::chat::{Asking, Chat, ChatRequest, Sense};
 use cactus_engine::scheduler::{Request, Scheduler, SchedulerLimits};
 use cactus_engine::{CancelToken, FIRST_MEDIA_ID, LoadOptions, Model};
 use cactus_multimodal::{ErrorKind, Limits, Picture, Pictures};
@@ -126,7 +126,15 @@ fn what_was_shown_is_its_models_and_its_salts_own() {
     // Two pictures, one encoded after the other, are not taken for one; a tenant's are its own.
     let file = std::fs::read(golden("smolvlm").join("../../pictures/files/wide.png")).unwrap();
     let shows = one.shows(Sense::Picture).unwrap();
-    let ids = |salt| shows.show(&one, &[&file], salt, false).unwrap()[0].media.ids();
+    let never = CancelToken::new();
+    let ids = |salt| {
+        let asking = Asking {
+            salt,
+            rolls: false,
+            cancel: &never,
+        };
+        shows.show(&one, &[&file], &asking).unwrap()[0].media.ids()
+    };
     let (a, b) = (ids(1), ids(2));
     assert!(a.end < b.start && a == ids(1));
 }

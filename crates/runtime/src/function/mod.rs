@@ -67,6 +67,8 @@ enum Watch<'a> {
     Times(&'a mut NodeObserver<'a>),
     /// Someone who wants to see what reaches the weights, and nothing else.
     Inputs(Observer<'a>),
+    /// Someone who may want no more of it, which is asked before every operation.
+    Stops(&'a mut dyn FnMut() -> bool),
 }
 
 /// Gets the outputs of a call, and what computed them.
@@ -194,6 +196,30 @@ impl Function {
             read(name, view);
             Ok(())
         })
+    }
+
+    /// As [`Function::run_reading`], unless `stop` says so before some operation. Gives whether all was computed; `read` sees nothing otherwise.
+    ///
+    /// # Errors
+    /// As [`Function::run`].
+    pub fn run_reading_unless(
+        &self,
+        pool: &Pool,
+        width: usize,
+        inputs: &Views<'_>,
+        stop: &dyn Fn() -> bool,
+        read: &mut dyn FnMut(&str, TensorView<'_>),
+    ) -> Result<bool> {
+        let mut stopped = false;
+        let mut stops = || {
+            stopped = stop();
+            stopped
+        };
+        self.call(pool, width, inputs, Watch::Stops(&mut stops), &mut |name, view| {
+            read(name, view);
+            Ok(())
+        })?;
+        Ok(!stopped)
     }
 
     /// As [`Function::run`]; `observe` is called after every operation.
@@ -352,9 +378,12 @@ impl Function {
             },
         };
         for (_, node) in self.graph.nodes() {
-            if let Watch::Inputs(observer) = &mut watch
-                && run.show(node, *observer)?.is_break()
-            {
+            let is_over = match &mut watch {
+                Watch::Inputs(observer) => run.show(node, *observer)?.is_break(),
+                Watch::Stops(stop) => stop(),
+                Watch::Times(_) | Watch::Nobody => false,
+            };
+            if is_over {
                 return self.constants.intact();
             }
             let begun = matches!(watch, Watch::Times(_)).then(Instant::now);
