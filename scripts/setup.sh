@@ -84,6 +84,7 @@ if $optional && has apt-get; then
     has ip || [[ -x /usr/sbin/ip ]] || wanted+=(iproute2)
     has cmake || wanted+=(cmake)
     has pkg-config || wanted+=(pkg-config)
+    has heif-convert || wanted+=(libheif-examples)
     if ((${#wanted[@]})); then
         say "installing ${wanted[*]}, which the steps instructions, ffi and tests use"
         install_packages "${wanted[@]}" || say "they could not be installed; the steps instructions and ffi will leave out what needs them"

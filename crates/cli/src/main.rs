@@ -11,6 +11,7 @@ mod hint;
 mod model;
 mod npy;
 mod output;
+mod picture_file;
 mod progress;
 mod python;
 

@@ -19,7 +19,7 @@ mod picture;
 pub mod processor;
 mod resize;
 
-pub use decode::{Alpha, Limits};
+pub use decode::{Alpha, Limits, is_heic};
 pub use error::{Error, ErrorKind};
 pub use picture::Picture;
 pub use processor::{Plan, Processed, Processor};

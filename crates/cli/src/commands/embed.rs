@@ -1,7 +1,7 @@
 //! Vectors of texts, and documents in the order of their scores.
 
 use crate::args::{EmbedArgs, ModelArgs, RerankArgs, TextModelArgs};
-use crate::{model, npy, output};
+use crate::{model, npy, output, picture_file};
 use anyhow::{Context as _, Result, bail};
 use cactus_bundle::{Bundle, Gives};
 use cactus_embed::{
@@ -51,18 +51,7 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
 fn embed_pictures(args: &EmbedArgs, bundle: &Path) -> Result<()> {
     let embedder = PictureEmbedder::open(bundle, args.model.threads.map(usize::from))?;
     let limits = Limits::default();
-    let read = |file: &PathBuf| -> Result<Vec<u8>> {
-        let about = || format!("cannot read `{}`", file.display());
-        let bytes = std::fs::metadata(file).with_context(about)?.len();
-        if bytes > limits.max_bytes as u64 {
-            bail!(
-                "`{}` has {bytes} bytes, and a picture at most {}; save it smaller",
-                file.display(),
-                limits.max_bytes
-            );
-        }
-        std::fs::read(file).with_context(about)
-    };
+    let read = |file: &PathBuf| picture_file::read(file, limits.max_bytes);
     let options = EmbedOptions {
         dimensions: args.dimensions,
         ..EmbedOptions::default()

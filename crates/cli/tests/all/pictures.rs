@@ -1,5 +1,7 @@
 //! Vectors of pictures, from the command line.
 
+#![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
+
 use crate::cactus::Cactus;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -65,7 +67,7 @@ fn what_is_no_picture_is_refused_by_its_name() {
     let cases: &[(&[&str], &str)] = &[
         (
             &["embed", "sees", "--image", "phone.heic"],
-            "phone.heic: this is a HEIC picture",
+            "`phone.heic` is a HEIC picture",
         ),
         (&["embed", "sees", "--image", "absent.png"], "cannot read `absent.png`"),
         (&["embed", "t", "--image", &png], "makes no vectors of pictures"),
@@ -76,6 +78,29 @@ fn what_is_no_picture_is_refused_by_its_name() {
         let error = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(!out.status.success() && error.contains(said), "{arguments:?}: {error}");
     }
+}
+
+/// Where the system has a program that reads it.
+#[test]
+fn heic_pictures_are_read_by_the_system() {
+    let programs = ["heif-dec", "heif-convert", "sips", "magick"];
+    let is_here = |program: &&str| std::process::Command::new(program).arg("--version").output().is_ok();
+    if !programs.iter().any(is_here) {
+        eprintln!("skipped: none of {programs:?} is installed");
+        return;
+    }
+    let c = models();
+    let vector = |file: &str| -> Vec<f64> {
+        let file = golden(&format!("pictures/{file}"));
+        let found = c.ok(&["embed", "sees", "--json", "--image", file.to_str().unwrap()]);
+        let found: Value = serde_json::from_str(&found).unwrap();
+        let numbers = found["vectors"][0].as_array().unwrap();
+        numbers.iter().map(|x| x.as_f64().unwrap()).collect()
+    };
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let [phone, same, other] = ["heic/phone.heic", "heic/phone.png", "files/wide.png"].map(vector);
+    assert!(dot(&phone, &same) > 0.99, "{}", dot(&phone, &same));
+    assert!(dot(&phone, &other) < dot(&phone, &same));
 }
 
 #[test]

@@ -21,6 +21,8 @@ mod guard;
 mod jpeg;
 mod png_file;
 mod sniff;
+
+pub use sniff::is_heic;
 mod webp;
 
 use crate::{Error, ErrorKind, Picture};

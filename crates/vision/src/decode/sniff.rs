@@ -22,13 +22,9 @@ const NOT_READ: &[(usize, &[u8], &str)] = &[
 ];
 
 /// Brands of ISO media files that hold pictures.
-const BRANDS: &[(&[&[u8; 4]], &str)] = &[
-    (
-        &[b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"],
-        "a HEIC picture, as iPhones make them",
-    ),
-    (&[b"avif", b"avis"], "an AVIF picture"),
-];
+const BRANDS: &[(&[&[u8; 4]], &str)] = &[(HEIC_BRANDS, HEIC), (&[b"avif", b"avis"], "an AVIF picture")];
+const HEIC_BRANDS: &[&[u8; 4]] = &[b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"];
+const HEIC: &str = "a HEIC picture, as iPhones make them";
 
 const EXPECTED: &str = "PNG, JPEG and WebP are read";
 
@@ -67,6 +63,12 @@ pub(super) fn format(bytes: &[u8]) -> Result<Format, Error> {
             )
         }
     })
+}
+
+/// Whether a file is a HEIC picture, by its first bytes: it is not read here, but a caller may know somebody who reads it.
+#[must_use]
+pub fn is_heic(bytes: &[u8]) -> bool {
+    media(bytes) == Some(HEIC)
 }
 
 /// The name of an ISO media file, by its main brand.

@@ -1,14 +1,12 @@
 //! Pictures and sounds that go with the next question.
 
-use crate::output;
+use crate::{output, picture_file};
 use anyhow::{Context as _, Result, bail};
 use cactus_engine::chat::{MAX_FILE_BYTES, to_base64};
 use cactus_engine::{CancelToken, Model};
 use cactus_multimodal::{Heard, Limits, Look, Pictures, Sounds};
 use cactus_vision::processor::Role;
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,7 +45,7 @@ impl Attached {
         }
         let limits = Limits::default();
         let shown = file.display();
-        let bytes = read(file, limits.max_bytes)?;
+        let bytes = picture_file::read(file, limits.max_bytes)?;
         let look = pictures.look_at_file(model, &bytes, &limits, cancel);
         let look = look.with_context(|| format!("`{shown}`"))?;
         tell(&shown.to_string(), &look);
@@ -70,7 +68,7 @@ impl Attached {
             bail!("sounds stand in a conversation, which needs a chat template, and the model has none");
         }
         let shown = file.display();
-        let bytes = read(file, MAX_FILE_BYTES)?;
+        let bytes = picture_file::bytes_of(file, MAX_FILE_BYTES)?;
         let heard = sounds.listen_to_file(model, &bytes, cancel);
         let heard = heard.with_context(|| format!("`{shown}`"))?;
         tell_sound(&shown.to_string(), &heard);
@@ -99,17 +97,6 @@ impl Attached {
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
-}
-
-fn read(file: &Path, most: usize) -> Result<Vec<u8>> {
-    let shown = file.display();
-    let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes));
-    read.with_context(|| format!("cannot read `{shown}`"))?;
-    if bytes.len() > most {
-        bail!("`{shown}` has more than {most} bytes, which are the most that are read");
-    }
-    Ok(bytes)
 }
 
 /// What it took, in seconds.
