@@ -5,6 +5,7 @@
 Needs torch and transformers of `golden/requirements.txt`. Each case gives `<case>.pt2` and `<case>.safetensors`, which
 holds `input.<i>.<name>` and `output.<i>` of one or more calls (`1.input...` for a second call of another length).
 `greedy.json` has the tokens that language models pick after a prompt, each computed from the whole sequence.
+`seeing/<case>/` has the components of a model of `golden/seeing`, whose numbers are there, and `capture.json`, which names them.
 """
 
 import json
@@ -21,9 +22,13 @@ from torch.export import Dim
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "python"))
 
+from cactus.transpile import model_adapters  # noqa: E402
+from cactus.transpile.capture_pytorch import capture_model  # noqa: E402
 from cactus.transpile.semantic_ops import captured_as_operations  # noqa: E402
 
 CASES = {}
+#: Models of `golden/seeing` that are captured, too.
+SEEING = ("smolvlm",)
 
 
 def case(level="inference"):
@@ -804,7 +809,27 @@ def save(name):
     print(f"{name}: {len(program.graph.nodes)} nodes, {size // 1024} kB")
 
 
+def save_seeing(name):
+    """The components of a model of `golden/seeing`, as `cactus transpile` captures them."""
+    from transformers import AutoModelForImageTextToText
+
+    source, folder = HERE.parent / "seeing" / name, HERE / "seeing" / name
+    model = AutoModelForImageTextToText.from_pretrained(source, dtype=torch.float32)
+    task, parts = model_adapters.components(model, "multimodal_causal_lm_logits")
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for part in parts:
+        program = capture_model(part.module, tuple(part.inputs.values()), dynamic_shapes=part.dynamic_shapes()).ir_graph
+        for node in program.program.graph.nodes:
+            node.meta.pop("nn_module_stack", None)
+        size = program.save(folder / f"{part.name}.pt2", strip=True).stat().st_size
+        entries.append({"name": part.name, "file": f"{part.name}.pt2", "outputs": list(part.outputs)})
+        print(f"{name}: {part.name}, {size // 1024} kB")
+    text = json.dumps({"name": name, "task": task, "components": entries}, indent=2)
+    (folder / "capture.json").write_text(text + "\n")
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for wanted in sys.argv[1:] or CASES:
-        save(wanted)
+    for wanted in sys.argv[1:] or [*CASES, *SEEING]:
+        save_seeing(wanted) if wanted in SEEING else save(wanted)

@@ -36,7 +36,8 @@ def run(*words):
         ("qwen3_vl_vision", "encoder_hidden_states", ["vision_encoder"]),
         ("gemma3n_audio", "encoder_hidden_states", ["audio_encoder"]),
         ("lfm3", "causal_lm_logits", ["decoder"]),
-        ("gemma3_vlm", "multimodal_causal_lm_logits", ["vision_encoder", "lm_encoder", "decoder"]),
+        ("gemma3_vlm", "multimodal_causal_lm_logits", ["picture_encoder", "decoder"]),
+        ("llava", "multimodal_causal_lm_logits", ["vision_encoder", "lm_encoder", "decoder"]),
     ],
 )
 def test_task_and_components_are_found(name, task, names):

@@ -114,26 +114,38 @@ def greedy(captured, archive, bundle):
         made = program.transpile(archive, bundle, "--task", "causal_lm_logits")
         ids, rest = captured.args[0][0].tolist(), captured.args[1:]
         names = captured.ir_graph.input_names[1:]
-        found = program.generate(bundle, ids, GREEDY_TOKENS, {n: x.numpy() for n, x in zip(names, rest)})
+        given = {n: x.numpy() for n, x in zip(names, rest) if n not in WITHOUT_ROWS}
+        found = program.generate(bundle, ids, GREEDY_TOKENS, given)
     except TranspileError as e:
         return {"states": str(e)}
     del made
-    same, gap = picked(captured.module, ids, rest, found)
+    beside = lambda count: [WITHOUT_ROWS[n](x, count) if n in WITHOUT_ROWS else x for n, x in zip(names, rest)]  # noqa: E731
+    same, gap = picked(captured.module, ids, beside, found)
     row = {"states": "yes", "greedy": f"{same} of {GREEDY_TOKENS}"}
     if gap is None:
         return row
     # What half precision turns around is no mistake: a model that chooses experts may jump where two scores are near.
     with half_precision():
-        same, _ = picked(captured.module, ids, rest, found)
+        same, _ = picked(captured.module, ids, beside, found)
     return row | {"gap": gap, "half": f"{same} of {GREEDY_TOKENS}"}
 
 
-def picked(module, ids, rest, found):
-    """How many tokens of `found` are those that PyTorch picks behind `ids`, and how near the two were where they part."""
+#: What a decoder of a model that sees or hears reads beside so many tokens of a text: no rows.
+WITHOUT_ROWS = {
+    "media_mask": lambda x, count: x.new_zeros(1, count, 1),
+    "media_rows": lambda x, count: x.new_zeros(1, count, x.shape[2]),
+    "media_until": lambda x, count: torch.arange(count),
+    "media_positions": lambda x, count: torch.arange(count)[:, None].expand(count, x.shape[1]),
+}
+
+
+def picked(module, ids, beside, found):
+    """How many tokens of `found` are those that PyTorch picks behind `ids`, and how near the two were where they part;
+    `beside` gives what the module reads beside so many tokens."""
     want, gap = list(ids), None
     with torch.no_grad():
         for i in range(GREEDY_TOKENS):
-            logits = module(torch.tensor([want]), *rest)[0, -1]
+            logits = module(torch.tensor([want]), *beside(len(want)))[0, -1]
             want.append(int(logits.argmax()))
             if gap is None and i < len(found) and found[i] != want[-1]:
                 gap = float((logits.max() - logits[found[i]]) / logits.abs().max())

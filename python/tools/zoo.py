@@ -476,3 +476,15 @@ def gemma3_vlm():
         image_token_index=255,
     )
     return T.Gemma3ForConditionalGeneration(config)
+
+
+@model("LLaVA")
+def llava():
+    config = T.LlavaConfig(
+        text_config=text(model_type="llama"),
+        vision_config=vision(model_type="siglip_vision_model", vision_use_head=False),
+        image_token_index=255,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+    )
+    return T.LlavaForConditionalGeneration(config)

@@ -32,6 +32,7 @@ static FILES: &[(&str, &str)] = files![
     "cactus/transpile/model_adapters.py",
     "cactus/transpile/pipeline.py",
     "cactus/transpile/program.py",
+    "cactus/transpile/seeing.py",
     "cactus/transpile/semantic_ops.py",
     "cactus/transpile/sources.py",
 ];

@@ -4,10 +4,8 @@
 //! written. A few are under way at once, one for each core, so memory holds a few tensors and never the model.
 
 use crate::encode::{Encoder, LARGE, Stored};
-use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf};
-use cactus_bundle::{
-    About, BundleWriter, EMBEDDING_PATH, HEARING_PATH, Provenance, SPEECH_PATH, Speech, TokenIds, VISION_PATH,
-};
+use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, TokenizerFiles, hf, senses};
+use cactus_bundle::{About, BundleWriter, EMBEDDING_PATH, Provenance, SPEECH_PATH, Speech, TokenIds};
 use cactus_ir::{Graph, WeightExpr};
 use cactus_models::{ComponentDef, ModelDef};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
@@ -230,7 +228,7 @@ pub fn convert_calibrated(
         crate::embedding::as_reranker(&mut config, &model).map_err(|e| e.in_file(source))?;
     }
     let mut def = cactus_models::build(&config).map_err(|e| from_models(e, source))?;
-    let vision = crate::pictures::record(&def, &model).map_err(|e| e.in_file(source))?;
+    let vision = crate::pictures::record(&def, &model.front_end).map_err(|e| e.in_file(source))?;
     let sees = def
         .pictures
         .map(|p| p.component)
@@ -239,10 +237,7 @@ pub fn convert_calibrated(
         (Some(component), None) => {
             (def.pictures, def.sees) = (None, None);
             def.components.retain(|one| one.name != component);
-            Some(
-                "the source has no `preprocessor_config.json`, so the bundle takes texts alone and no pictures"
-                    .to_owned(),
-            )
+            Some(senses::BLIND.to_owned())
         }
         _ => None,
     };
@@ -281,26 +276,16 @@ pub fn convert_calibrated(
     let mut storage = BTreeMap::new();
     let mut weights: Vec<Planned<'_>> = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
-    let hearing = crate::hearing::record(&def, &model).map_err(|e| e.in_file(source))?;
-    // What sees or hears.
-    let senses: Vec<&str> = [
-        def.sees.as_ref().map(|s| s.component),
-        def.hears.as_ref().map(|h| h.component),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let senses_in = |part: &Part<'_>| senses.contains(&&*part.def.name);
+    let hearing = crate::hearing::record(&def, &model.hearing).map_err(|e| e.in_file(source))?;
+    let sensing = senses::components(&def);
+    let senses_in = |part: &Part<'_>| sensing.contains(&&*part.def.name);
     let choose = |part: &Part<'_>| match senses_in(part) {
-        true => cactus_passes::choose_storage(&part.optimized, &of_senses(policy)),
+        true => cactus_passes::choose_storage(&part.optimized, &senses::precision(policy)),
         false => cactus_passes::choose_storage(&part.optimized, policy),
     };
     for part in parts.iter_mut().filter(|part| senses_in(part)) {
         let chosen = choose(part);
-        cactus_passes::attend_on_integers(&mut part.optimized, &chosen).map_err(|e| {
-            let what = format!("the graph of the component `{}` cannot be made: {e}", part.def.name);
-            Error::new(ErrorKind::Unsupported, what)
-        })?;
+        senses::on_integers(&part.def.name, &mut part.optimized, &chosen)?;
     }
     for part in &parts {
         let chosen = choose(part);
@@ -351,22 +336,15 @@ pub fn convert_calibrated(
         let bytes = serde_json::to_vec_pretty(embedding).unwrap_or_default();
         writer.add_file(EMBEDDING_PATH, &bytes).map_err(from_bundle)?;
     }
-    if let Some(vision) = &vision {
-        let bytes = serde_json::to_vec_pretty(vision).unwrap_or_default();
-        writer.add_file(VISION_PATH, &bytes).map_err(from_bundle)?;
-    }
-    if let Some(hearing) = &hearing {
-        let bytes = serde_json::to_vec_pretty(hearing).unwrap_or_default();
-        writer.add_file(HEARING_PATH, &bytes).map_err(from_bundle)?;
-    }
+    senses::add_records(&mut writer, vision.as_ref(), hearing.as_ref())?;
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
     notes.extend(of_texts);
     notes.extend(blind);
-    for component in senses.iter().filter(|_| policy.bits < Bits::Eight) {
-        notes.push(format!(
-            "`{component}` keeps 8 bits: no text calibrates it; a rule of a policy changes that"
-        ));
-    }
+    notes.extend(
+        sensing
+            .iter()
+            .filter_map(|component| senses::keeps_more(component, policy)),
+    );
     notes.extend(unclear);
     let chosen: Vec<_> = storage.iter().map(|(name, c)| (name.clone(), c.storage)).collect();
     notes.extend(policy.idle_rules(&chosen));
@@ -384,7 +362,7 @@ pub fn convert_calibrated(
         task: def.task.to_owned(),
         context_tokens: def.context_tokens,
         vocab_size: def.vocab_size,
-        tokens: token_ids(&def, &model),
+        tokens: token_ids(&def, &model.generation_config, model.tokenizer.as_ref()),
     };
     let path = writer
         .finish(
@@ -409,20 +387,6 @@ pub fn convert_calibrated(
         errors,
         explanation,
     })
-}
-
-/// The precision of what sees or hears: no text calibrates or measures it, and what it loses, every answer loses. What stands before and behind its
-/// layers is little work, and keeps 16 bits.
-fn of_senses(policy: &Policy) -> Policy {
-    let mut own = Policy {
-        bits: policy.bits.max(Bits::Sixteen),
-        ..policy.clone()
-    };
-    // As families call them.
-    for layers in ["*.layers.*", "*.blocks.*"] {
-        own.rules.push((layers.to_owned(), policy.bits.max(Bits::Eight)));
-    }
-    own
 }
 
 /// A component after the passes.
@@ -636,10 +600,11 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     done.map_err(|e| Error::new(ErrorKind::Io, "the tokenizer cannot be stored").caused_by(e))
 }
 
-fn token_ids(def: &ModelDef, model: &SourceModel) -> TokenIds {
+/// The tokens with a role.
+pub(crate) fn token_ids(def: &ModelDef, generation_config: &Value, tokenizer: Option<&TokenizerFiles>) -> TokenIds {
     let id = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
     let mut eos = def.eos_token_ids.clone();
-    match model.generation_config.get("eos_token_id") {
+    match generation_config.get("eos_token_id") {
         Some(Value::Array(ids)) => eos.extend(ids.iter().filter_map(id)),
         Some(v) => eos.extend(id(v)),
         None => {}
@@ -651,7 +616,7 @@ fn token_ids(def: &ModelDef, model: &SourceModel) -> TokenIds {
         bos: def.bos_token_id,
         eos,
         pad: def.pad_token_id,
-        add_bos: hf::add_bos(model.tokenizer.as_ref()),
+        add_bos: hf::add_bos(tokenizer),
     }
 }
 
@@ -701,7 +666,7 @@ pub(crate) fn from_bundle(e: cactus_bundle::Error) -> Error {
     Error::new(ErrorKind::Io, "the bundle cannot be written").caused_by(e)
 }
 
-fn from_models(e: cactus_models::Error, source: &Path) -> Error {
+pub(crate) fn from_models(e: cactus_models::Error, source: &Path) -> Error {
     let kind = match e.kind() {
         cactus_models::ErrorKind::Architecture | cactus_models::ErrorKind::Unsupported => ErrorKind::Unsupported,
         cactus_models::ErrorKind::Missing => ErrorKind::Missing,
@@ -731,7 +696,7 @@ mod tests {
             let encoder = def.components.iter().find(|c| c.name == sees.component).unwrap();
             let graph = Part::new(encoder, &ConvertOptions::default()).unwrap().optimized;
             let layers = vision_layers(&config);
-            let storage = cactus_passes::choose_storage(&graph, &of_senses(&Policy::uniform(Bits::Four)));
+            let storage = cactus_passes::choose_storage(&graph, &senses::precision(&Policy::uniform(Bits::Four)));
             let mut of_few_bits = 0;
             for (name, choice) in storage
                 .iter()

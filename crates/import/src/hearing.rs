@@ -3,12 +3,13 @@
 //! Every step that the folder asks for is done or refused by its name, as for pictures.
 
 use crate::fields::Fields;
-use crate::{Error, Result, SourceModel};
+use crate::{Error, Result};
 use cactus_bundle::{
     Chunks, Edges, FrontEnd, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization, SoundMarks,
     Spectrum, WindowFunction,
 };
 use cactus_models::{HeardDef, ModelDef};
+use serde_json::Value;
 
 /// Whose fields they are.
 const OF: &str = "feature extractor";
@@ -18,13 +19,13 @@ const OF_SAMPLES: &str = "Gemma4UnifiedAudioFeatureExtractor";
 /// The longest sound that it takes, in seconds.
 const MOST_S: u32 = 30;
 
-/// The record of `model`; none where it hears nothing.
+/// The record of the model `def`, whose folder has `said` this of sounds; none where it hears nothing.
 ///
 /// # Errors
 /// What is not supported, naming the field.
-pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Hearing>> {
+pub(crate) fn record(def: &ModelDef, said: &Value) -> Result<Option<Hearing>> {
     let Some(hears) = &def.hears else { return Ok(None) };
-    let fields = model.hearing.as_object().cloned().unwrap_or_default();
+    let fields = said.as_object().cloned().unwrap_or_default();
     let fields = Fields { of: OF, map: &fields };
     let front_end = match hears.heard {
         HeardDef::Spectrogram(bands) => FrontEnd::LogMel(log_mel(bands, &fields)?),
@@ -133,7 +134,7 @@ fn small(n: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn of(fields: &Value) -> Result<LogMel> {
         let map = fields.as_object().unwrap();

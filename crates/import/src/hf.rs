@@ -45,10 +45,10 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
     let Texts {
         generation_config,
         tokenizer,
+        front_end,
+        hearing,
         ..
     } = open_texts(folder)?;
-    let front_end = front_end(folder, &config)?;
-    let hearing = hearing(folder, &config)?;
     let files = SafetensorsSource::open(folder)?;
     let tensors: Box<dyn TensorSource> = match packed {
         true => Box::new(Mxfp4Source::new(files).map_err(|e| e.in_file(folder))?),
@@ -115,15 +115,22 @@ pub(crate) struct Texts {
     pub(crate) config: Value,
     pub(crate) generation_config: Value,
     pub(crate) tokenizer: Option<TokenizerFiles>,
+    /// As [`SourceModel::front_end`].
+    pub(crate) front_end: Value,
+    /// As [`SourceModel::hearing`].
+    pub(crate) hearing: Value,
 }
 
 /// Reads the texts of a folder; what is not there is empty.
 pub(crate) fn open_texts(folder: &Path) -> Result<Texts> {
     let object = |name: &str| Ok(read_json_if_there(&folder.join(name))?.unwrap_or_else(|| json!({})));
+    let config = object("config.json")?;
     Ok(Texts {
-        config: object("config.json")?,
+        front_end: front_end(folder, &config)?,
+        hearing: hearing(folder, &config)?,
         generation_config: object("generation_config.json")?,
         tokenizer: read_tokenizer(folder)?,
+        config,
     })
 }
 

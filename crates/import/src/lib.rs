@@ -34,6 +34,7 @@ pub mod pt2;
 mod ranks;
 mod requantized;
 mod safetensors;
+mod senses;
 mod sentence;
 pub mod silero;
 mod source;

@@ -7,7 +7,7 @@
 mod views;
 
 use crate::fields::Fields;
-use crate::{Error, Result, SourceModel};
+use crate::{Error, Result};
 use cactus_models::{ModelDef, PicturesDef};
 use cactus_vision::processor::{Channels, Layout, PatchOrder, Processor, SizeRule, VERSION, Values};
 use cactus_vision::{Alpha, Filter};
@@ -28,12 +28,12 @@ const FILTERS: [(u64, Filter); 3] = [(1, Filter::Lanczos), (2, Filter::Bilinear)
 /// Where a folder does not say it, a byte becomes a number up to 1.
 const USUAL_SCALE: f64 = 1.0 / 255.0;
 
-/// The record of `model`; none where it sees nothing, or its folder does not say how.
+/// The record of the model `def`, whose folder says `front_end` of pictures; none where it sees nothing, or the folder does not say how.
 ///
 /// # Errors
 /// What is not supported, naming the field.
-pub(crate) fn record(def: &ModelDef, model: &SourceModel) -> Result<Option<Processor>> {
-    let fields = match model.front_end.as_object() {
+pub(crate) fn record(def: &ModelDef, front_end: &Value) -> Result<Option<Processor>> {
+    let fields = match front_end.as_object() {
         Some(map) if !map.is_empty() => Fields { of: OF, map },
         _ => return Ok(None),
     };

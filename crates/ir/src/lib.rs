@@ -46,3 +46,15 @@ pub const BATCH: &str = "batch";
 pub const SEQ: &str = "seq";
 /// The symbol of the number of positions already held by the states.
 pub const PAST: &str = "past";
+
+/// Name of a decoder's input that says which positions have a row of their own, of a picture or a sound, `bool[batch, seq, 1]`.
+pub const MEDIA_MASK: &str = "media_mask";
+/// Name of the input with these rows, `f32[batch, seq, hidden]`, or wider by what early layers add; what stands elsewhere is not read.
+pub const MEDIA_ROWS: &str = "media_rows";
+/// Name of the input that says up to which position each one sees, where those of a picture see each other, `i64[seq]`: absolute
+/// positions, its own where it has no row.
+pub const MEDIA_UNTIL: &str = "media_until";
+/// Name of the input that says where each position is on the axes of rope, where pictures stand in grids, `i64[seq, 3]`.
+pub const MEDIA_POSITIONS: &str = "media_positions";
+/// All inputs that tell of rows. They have positions, as the token ids do.
+pub const MEDIA_INPUTS: [&str; 4] = [MEDIA_MASK, MEDIA_ROWS, MEDIA_UNTIL, MEDIA_POSITIONS];

@@ -7,19 +7,10 @@ use crate::Result;
 use crate::config::{Config, describe};
 use crate::layers::{batch, seq};
 use crate::rope::Rope;
-use cactus_ir::{GraphBuilder, Op, TensorType, ValueId};
+use cactus_ir::{GraphBuilder, MEDIA_MASK, MEDIA_POSITIONS, MEDIA_ROWS, MEDIA_UNTIL, Op, TensorType, ValueId};
 use cactus_tensor::DType;
 
-/// Name of the input of models that see or hear: which positions have a row of their own, `bool[batch, seq, 1]`.
-const MASK: &str = "media_mask";
-/// Name of the input with these rows, `f32[batch, seq, hidden]`, or wider by what early layers add; what stands elsewhere is not read.
-const ROWS: &str = "media_rows";
-/// Name of the input that says up to which position each one sees, where those of a picture see each other, `i64[seq]`: absolute
-/// positions, its own where it has no row.
-const UNTIL: &str = "media_until";
-/// Name of the input that says where each position is on the axes of rope, where pictures stand in grids, `i64[seq, 3]`.
-const POSITIONS: &str = "media_positions";
-/// Axes of these: time, row, column.
+/// Axes of positions: time, row, column.
 pub(crate) const AXES: usize = 3;
 
 /// What rows of a picture see of each other.
@@ -95,8 +86,8 @@ impl Shown {
     pub(crate) fn declare(b: &mut GraphBuilder, hidden: usize, layers: usize) -> Shown {
         let wide = hidden * (1 + layers);
         Shown {
-            at: b.input(MASK, TensorType::new(DType::Bool, [batch(), seq(), 1.into()])),
-            rows: b.input(ROWS, TensorType::new(DType::F32, [batch(), seq(), wide.into()])),
+            at: b.input(MEDIA_MASK, TensorType::new(DType::Bool, [batch(), seq(), 1.into()])),
+            rows: b.input(MEDIA_ROWS, TensorType::new(DType::F32, [batch(), seq(), wide.into()])),
             hidden,
         }
     }
@@ -138,10 +129,10 @@ impl Shown {
 
 /// Up to which position each one sees, an input for models whose pictures see themselves in both directions, `i64[s]`.
 pub(crate) fn until(b: &mut GraphBuilder) -> ValueId {
-    b.input(UNTIL, TensorType::new(DType::I64, [seq()]))
+    b.input(MEDIA_UNTIL, TensorType::new(DType::I64, [seq()]))
 }
 
 /// Where each position is on the axes time, row and column, an input for models whose pictures stand in grids, `i64[s, 3]`.
 pub(crate) fn on_axes(b: &mut GraphBuilder) -> ValueId {
-    b.input(POSITIONS, TensorType::new(DType::I64, [seq(), AXES.into()]))
+    b.input(MEDIA_POSITIONS, TensorType::new(DType::I64, [seq(), AXES.into()]))
 }

@@ -16,8 +16,8 @@ use crate::registry::ComponentDef;
 use cactus_ir::{Dim, Graph, GraphBuilder, Op, ReduceFn, TensorType, UnaryFn, ValueId, WeightExpr};
 use cactus_tensor::DType;
 
-/// Name of the component.
-pub(crate) const PICTURE_ENCODER: &str = "picture_encoder";
+/// Name of the component that makes rows of pictures.
+pub const PICTURE_ENCODER: &str = "picture_encoder";
 /// Name of its input, `f32[1, tokens, patches of a token, numbers]`.
 pub(crate) const PATCHES: &str = "patches";
 /// Name of its input, `f32[1, tokens, patches of a token, table]`, where views have several sizes.

@@ -15,8 +15,8 @@ use crate::{ModelDef, Result};
 use cactus_ir::{BinaryFn, CompareFn, ConvAttrs, Dim, Graph, GraphBuilder, Op, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;
 
-/// Name of the component.
-pub(crate) const SOUND_ENCODER: &str = "sound_encoder";
+/// Name of the component that makes rows of sounds.
+pub const SOUND_ENCODER: &str = "sound_encoder";
 /// Name of its input, `f32[blocks, frames of a block, bands]`; how many frames are there stands in [`COUNT`].
 pub(crate) const FEATURES: &str = "features";
 /// Name of its output, `f32[1, positions, width]`.

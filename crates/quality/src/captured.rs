@@ -94,10 +94,17 @@ pub fn transpile_measured(
     Ok(made)
 }
 
-/// Whether the component of a causal language model can be lowered.
+/// Whether a bundle has a component that continues a text.
+fn has_states(bundle: &Bundle) -> bool {
+    bundle
+        .component("decoder")
+        .is_ok_and(|decoder| !decoder.states.is_empty())
+}
+
+/// Whether that component, where there is one, can be lowered.
 fn continues(folder: &Path) -> Result<()> {
     let bundle = Arc::new(Bundle::open(folder)?);
-    if bundle.manifest().task == Task::CausalLm.name() {
+    if has_states(&bundle) {
         Program::new(bundle, "decoder", &Options::default())?;
     }
     Ok(())
@@ -106,7 +113,7 @@ fn continues(folder: &Path) -> Result<()> {
 /// How text is run through a bundle of a program, or why it cannot be.
 fn captured_trial(folder: &Path, threads: usize) -> Result<Result<Box<dyn Trial>, String>> {
     let bundle = Arc::new(Bundle::open(folder)?);
-    if bundle.manifest().task != Task::CausalLm.name() {
+    if !has_states(&bundle) {
         return Ok(Err(NO_MODEL.into()));
     }
     if !Model::has_tokenizer(&bundle) {

@@ -273,7 +273,12 @@ def tdt_transcription(model: nn.Module, examples: Examples) -> list[Component]:
 
 
 def multimodal_causal_lm_logits(model: nn.Module, examples: Examples) -> list[Component]:
-    """Image to features, tokens and features to embeddings, embeddings to logits."""
+    """What the engine shows pictures to, or of a family that it does not know: image to features, tokens and features to
+    embeddings, embeddings to logits."""
+    from . import seeing  # which is made of what is here
+
+    if family := seeing.FAMILIES.get(getattr(model.config, "model_type", "")):
+        return family(model, examples)
     inner = getattr(model, "model", model)
     if not hasattr(inner, "get_image_features"):
         raise TranspileError(f"{type(model).__name__} has no get_image_features; a family adapter is needed")

@@ -27,6 +27,8 @@ def run(args: argparse.Namespace, say) -> dict:
     weights = weights_of(args.weights_dir)
     with wrapped(f"`{args.source}` cannot be prepared for the capture"):
         found = sources.find(request(args))
+    if found.prepared and (args.image_file or args.audio_file):
+        say("pictures and sounds are prepared by the engine: the capture takes any, and does not need these files")
     parts = chosen(found.components, args)
     several = len(found.components) > 1
     if several and args.component_pipeline == "off":
@@ -51,7 +53,11 @@ def run(args: argparse.Namespace, say) -> dict:
         seconds["transpile"] = time.monotonic() - begun
         made = program.inspect(destination)
         rows = []
-        for part, model, component in zip(parts, captured, made["components"]):
+        for part, model in zip(parts, captured):
+            component = made["components"][0] if not several else written(made, part.name)
+            if component is None:
+                # A warning has said why.
+                continue
             ops = component["ops"]
             say(f"{part.name}: {model.ir_graph.operations} operations captured, {sum(ops.values())} in the bundle")
             row = {"ports": {"name": part.name, "inputs": model.ir_graph.input_names, "outputs": list(part.outputs)}}
@@ -110,6 +116,11 @@ def capture(part: Component, folder: Path, say) -> CapturedModel:
     return captured
 
 
+def written(made: dict, name: str) -> dict | None:
+    """What the bundle has under this name."""
+    return next((c for c in made["components"] if c["name"] == name), None)
+
+
 def describe(folder: Path, found: sources.Found, parts: list[Component]) -> Path:
     """Writes which archives are which components, in the order in which they run."""
     entries = [{"name": c.name, "file": f"{c.name}.pt2", "outputs": list(c.outputs)} for c in parts]
@@ -120,7 +131,7 @@ def describe(folder: Path, found: sources.Found, parts: list[Component]) -> Path
 
 def options(found: sources.Found, parts: list[Component], args) -> list[str]:
     """The same choices for the cactus program."""
-    causal = len(found.components) == 1 and parts[0].task == "causal_lm_logits" and args.task != "function"
+    causal = any(c.task == "causal_lm_logits" for c in found.components) and args.task != "function"
     out = ["--task", "auto" if causal else "function", "--name", found.name, *fusions(args)]
     if args.force:
         out.append("--force")
@@ -161,7 +172,7 @@ def wanted_bits(found: sources.Found, args) -> int | str | None:
 
 def whole(archive: Path, bundle: Path, made: dict, found: sources.Found, args) -> Path:
     """The bundle or, where that continues a sequence call by call, one that computes it at once."""
-    if made["task"] != "causal_lm_logits":
+    if not any(c["states"] for c in made["components"]):
         return bundle
     path = archive.with_name("whole")
     # One call computes the same whatever the weights lost, so nothing is calibrated; an average of bits is near its floor.

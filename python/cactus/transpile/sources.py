@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from .errors import TranspileError
 from .model_adapters import Component, Examples, components
+from .seeing import FAMILIES
 
 
 @dataclass
@@ -51,6 +52,8 @@ class Found:
     bits: int | None = None
     #: Folder with tokenizer and chat template.
     tokenizer: Path | None = None
+    #: Whether the engine prepares pictures and sounds for it.
+    prepared: bool = False
 
 
 def find(request: Request) -> Found:
@@ -212,7 +215,8 @@ def _from_transformers(request: Request) -> Found:
     except Exception as e:
         raise TranspileError(f"the model `{source}` cannot be found or read: {e}") from e
     model = _model_class(config, request).from_pretrained(source, dtype=torch.float32, **more).eval()
-    examples = _inputs(request, model, more)
+    prepared = config.model_type in FAMILIES and request.task in ("auto", "multimodal_causal_lm_logits")
+    examples = _inputs(request, model, more, prepared)
     task, parts = components(model, request.task, examples)
     if request.static:
         for part in parts:
@@ -222,9 +226,8 @@ def _from_transformers(request: Request) -> Found:
     folder = local if (local / "tokenizer.json").is_file() else None
     if folder is None and not local.exists():
         folder = _cached_folder(source, more)
-    return Found(
-        local.resolve().name if local.exists() else source.rsplit("/", 1)[-1].lower(), task, parts, bits, folder
-    )
+    name = local.resolve().name if local.exists() else source.rsplit("/", 1)[-1].lower()
+    return Found(name, task, parts, bits, folder, prepared)
 
 
 def _model_class(config, request: Request):
@@ -242,18 +245,35 @@ def _model_class(config, request: Request):
     return by_task.get(request.task, transformers.AutoModel)
 
 
+#: What a folder has beside the tokenizer that goes into a bundle, where it is there.
+_BESIDE = (
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+)
+
+
 def _cached_folder(source: str, more: dict) -> Path | None:
     from transformers.utils import cached_file
 
-    try:
-        found = cached_file(source, "tokenizer.json", local_files_only=more["local_files_only"])
-    except Exception:  # a model without a tokenizer
+    def fetched(name):
+        try:
+            return cached_file(source, name, local_files_only=more["local_files_only"])
+        except Exception:  # a model without it
+            return None
+
+    found = fetched("tokenizer.json")
+    if not found:
         return None
-    return Path(found).parent if found else None
+    for name in _BESIDE:
+        fetched(name)
+    return Path(found).parent
 
 
-def _inputs(request: Request, model: nn.Module, more: dict) -> Examples:
-    """The prompt, images and sound that the user gave, as the model's own preparation makes them."""
+def _inputs(request: Request, model: nn.Module, more: dict, prepared: bool) -> Examples:
+    """The prompt, images and sound that the user gave, as the model's own preparation makes them unless the engine does."""
     from transformers import AutoFeatureExtractor, AutoImageProcessor, AutoTokenizer
 
     tensors: dict[str, Tensor] = {}
@@ -262,13 +282,13 @@ def _inputs(request: Request, model: nn.Module, more: dict) -> Examples:
         ids = tokenizer(request.prompt, return_tensors="pt").input_ids
         # One position is captured as a constant.
         tensors["input_ids"] = ids if ids.shape[1] > 1 else torch.cat([ids, ids], 1)
-    if request.images:
+    if request.images and not prepared:
         from PIL import Image
 
         processor = AutoImageProcessor.from_pretrained(request.source, **more)
         images = [Image.open(p).convert("RGB") for p in request.images]
         tensors["pixel_values"] = processor(images=images, return_tensors="pt").pixel_values
-    if request.audio is not None:
+    if request.audio is not None and not prepared:
         extractor = AutoFeatureExtractor.from_pretrained(request.source, **more)
         samples = _samples(request.audio, extractor.sampling_rate)
         made = extractor(samples, sampling_rate=extractor.sampling_rate, return_tensors="pt")

@@ -8,7 +8,7 @@ use cactus_ir::{Bindings, Def, Graph, Literal, Node, Op, TensorType, ValueId, We
 use cactus_reference::{WeightSource, eval_op, eval_weight_expr, literal_tensor};
 use cactus_tensor::{DType, Data, Tensor};
 
-/// Moving elements of a larger weight is left to where it is read.
+/// Moving elements of a larger weight is left to where it is read, or to where it is stored if it is read so alone.
 const MAX_MOVED_ELEMS: usize = 1 << 16;
 
 /// Longest chain of operations on literals that is followed: a variance, a small number more, its inverse root.
@@ -30,6 +30,13 @@ pub(crate) fn compute(graph: &mut Graph, tensors: &mut Pt2Tensors) -> Result<usi
     for id in graph.order().to_vec() {
         let node = graph.node(id).clone();
         let out = node.outputs[0];
+        if let Some(expr) = moved(graph, &node) {
+            let name = unused(graph, tensors, &base(graph, &node));
+            let new = graph.add_weight(name, graph.ty(out).clone(), expr);
+            graph.replace_uses(out, new);
+            computed += 1;
+            continue;
+        }
         if !worthwhile(graph, &node) {
             continue;
         }
@@ -120,6 +127,28 @@ fn of_literals(g: &Graph, v: ValueId) -> cactus_reference::Result<Tensor> {
     }
 }
 
+/// The weight that `node` makes of a large one which nobody else reads, in another shape or order. It is stored so: a product reads it as a
+/// matrix then. A matrix that is turned round stays, as the product with it is one with the matrix itself.
+fn moved(g: &Graph, node: &Node) -> Option<WeightExpr> {
+    let [v] = node.inputs[..] else { return None };
+    let Def::Weight(expr) = &g.value(v).def else {
+        return None;
+    };
+    let shape = g.ty(node.outputs[0]).known_shape()?;
+    let elems = cactus_tensor::element_count(&shape).ok()?;
+    if elems <= MAX_MOVED_ELEMS || shape.len() > STORED_RANK {
+        return None;
+    }
+    let x = Box::new(expr.clone());
+    let moved = match &node.op {
+        Op::Reshape { .. } => WeightExpr::Reshape { x, shape },
+        Op::Permute { perm } if perm.len() > 2 => WeightExpr::Permute { x, perm: perm.clone() },
+        _ => return None,
+    };
+    let read = g.uses()[v.index()].len() + g.outputs().iter().filter(|(_, o)| *o == v).count();
+    (read == 1).then_some(moved)
+}
+
 fn worthwhile(g: &Graph, node: &Node) -> bool {
     let ty = g.ty(node.outputs[0]);
     let Some(elems) = ty.known_shape().and_then(|s| cactus_tensor::element_count(&s).ok()) else {
@@ -163,19 +192,7 @@ fn place(g: &mut Graph, tensors: &mut Pt2Tensors, node: &Node, value: Tensor) ->
         Data::Bool(v) => return g.add_literal(&shape, Literal::Bool(v.clone())).map_err(invalid),
         _ => return Err(Error::unsupported("a constant of this element type")),
     }
-    let base = node
-        .inputs
-        .iter()
-        .map(|&v| g.value(v))
-        .find(|v| matches!(v.def, Def::Weight(_)))
-        .map_or_else(
-            || "constant".to_owned(),
-            |v| v.name.split('#').next().unwrap_or("").to_owned(),
-        );
-    let name = (1u64..)
-        .map(|i| format!("{base}#{i}"))
-        .find(|n| !tensors.has(n))
-        .unwrap_or(base);
+    let name = unused(g, tensors, &base(g, node));
     let dims: Vec<cactus_ir::Dim> = shape.iter().map(|&d| cactus_ir::Dim::known(d)).collect();
     tensors.add(name.clone(), value);
     Ok(g.add_weight(
@@ -183,4 +200,20 @@ fn place(g: &mut Graph, tensors: &mut Pt2Tensors, node: &Node, value: Tensor) ->
         TensorType::new(DType::F32, dims),
         WeightExpr::source(name),
     ))
+}
+
+/// The name of the weight that `node` reads, as the program has it.
+fn base(g: &Graph, node: &Node) -> String {
+    let mut read = node.inputs.iter().map(|&v| g.value(v));
+    let weight = read.find(|v| matches!(v.def, Def::Weight(_)));
+    weight
+        .map_or("constant", |v| v.name.split('#').next().unwrap_or(""))
+        .to_owned()
+}
+
+/// A name that no tensor and no weight has.
+fn unused(g: &Graph, tensors: &Pt2Tensors, base: &str) -> String {
+    let taken = |name: &str| tensors.has(name) || g.weights().iter().any(|(v, _)| g.value(*v).name == name);
+    let mut names = (1u64..).map(|i| format!("{base}#{i}"));
+    names.find(|name| !taken(name)).unwrap_or_else(|| base.to_owned())
 }

@@ -6,7 +6,8 @@
 //! `importer` walks the nodes, and `ops` has a row for each ATen operation, which is all that decides how it is read:
 //! names of modules are labels, never looked at. `wrapped` writes subgraphs in place
 //! that only say in which mode they run. `constants` computes ahead what depends on weights alone, `bound`
-//! puts weights of a folder in the place of the archive's, and `transpile` makes the bundle.
+//! puts weights of a folder in the place of the archive's, `seeing` reads how pictures and sounds are prepared for a model that
+//! writes about them, and `transpile` makes the bundle.
 //!
 //! It fails closed: another schema, an operation or argument without a row, a pickled tensor, a custom object, a foreign
 //! byte order or a guard that cannot be read are errors, never guesses. Range constraints and guards become part of the
@@ -22,6 +23,7 @@ mod importer;
 mod ops;
 mod patterns;
 mod schema;
+mod seeing;
 mod sinusoids;
 mod tensors;
 mod transpile;

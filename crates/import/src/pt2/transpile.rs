@@ -4,10 +4,11 @@ use super::bound::{self, Folder};
 use super::capture::{self, Part};
 use super::constants;
 use super::importer::{Imported, import_with};
+use super::seeing::{self, Seeing};
 use crate::convert::{self, ConvertOptions, Outcome};
-use crate::{Calibration, Error, ErrorKind, Result, Stop, TensorSource, hf};
+use crate::{Calibration, Error, ErrorKind, Result, Stop, TensorSource, hf, senses};
 use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
-use cactus_ir::{Bindings, Constraint, Dim, Graph, PAST, SEQ, ValueId};
+use cactus_ir::{Bindings, Constraint, Dim, Graph, MEDIA_INPUTS, PAST, SEQ, ValueId};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
 use cactus_tensor::DType;
 use std::collections::BTreeMap;
@@ -138,11 +139,13 @@ pub fn transpile_calibrated(
 ) -> Result<Outcome> {
     let start = Instant::now();
     let folder = folder(destination, options)?;
-    let capture = capture::read(source)?;
-    let ready: Vec<Ready> = capture
+    let mut capture = capture::read(source)?;
+    let texts = options.tokenizer.as_deref().map(hf::open_texts).transpose()?;
+    let (seeing, blind) = seeing::read(&mut capture.parts, texts.as_ref(), options.tokenizer.as_deref())?;
+    let mut ready: Vec<Ready> = capture
         .parts
         .into_iter()
-        .map(|part| prepare(part, options, folder.as_ref()))
+        .map(|part| prepare(part, options, folder.as_ref(), seeing.as_ref()))
         .collect::<Result<_>>()?;
     let bits = match options.bits.or(folder.as_ref().and_then(|f| f.bits)) {
         Some(bits) => bits,
@@ -169,10 +172,13 @@ pub fn transpile_calibrated(
     let mut writer = BundleWriter::create(destination, options.replace).map_err(convert::from_bundle)?;
     let (mut errors, mut hashes, mut stored) = (Vec::new(), BTreeMap::new(), Vec::new());
     let alone = ready.len() == 1;
-    for r in &ready {
+    let mut more = Vec::new();
+    for r in &mut ready {
         hashes.extend(convert::hash_files(&r.imported.tensors.files(), &Stop::default())?);
         let known = reborrowed(&mut calibration);
         let (written, lost) = write(&mut writer, r, alone, &conversion, known, progress)?;
+        let sense = r.part.name.as_deref().filter(|name| seeing::is_sense(name));
+        more.extend(sense.and_then(|name| senses::keeps_more(name, &conversion.policy)));
         stored.extend(written);
         errors.extend(lost);
     }
@@ -187,9 +193,11 @@ pub fn transpile_calibrated(
         Some((g, [(_, logits)])) => g.ty(*logits).last_known().unwrap_or(0),
         _ => 0,
     };
-    let texts = options.tokenizer.as_deref().map(hf::open_texts).transpose()?;
     if let Some(texts) = &texts {
         convert::add_texts(&mut writer, texts)?;
+    }
+    if let Some(seeing) = &seeing {
+        seeing.add_records(&mut writer)?;
     }
     let task = match (alone, decoder) {
         (true, Some(_)) => Task::CausalLm.name().to_owned(),
@@ -206,7 +214,11 @@ pub fn transpile_calibrated(
             .min()
             .unwrap_or(DEFAULT_CONTEXT_TOKENS),
         vocab_size,
-        tokens: texts.map_or_else(TokenIds::default, |t| t.token_ids(vocab_size)),
+        tokens: match (&seeing, &texts) {
+            (Some(seeing), Some(texts)) => seeing.token_ids(texts),
+            (None, Some(texts)) => texts.token_ids(vocab_size),
+            (_, None) => TokenIds::default(),
+        },
     };
     let explanation: String = ready.iter().map(|r| r.report.to_string()).collect();
     let mut chosen = BTreeMap::from([("bits".to_owned(), conversion.policy.to_string())]);
@@ -239,7 +251,13 @@ pub fn transpile_calibrated(
         tensors: stored.len(),
         weights_bytes,
         seconds: start.elapsed().as_secs_f64(),
-        notes: idle.into_iter().chain(unread).chain(whole).collect(),
+        notes: idle
+            .into_iter()
+            .chain(unread)
+            .chain(whole)
+            .chain(blind)
+            .chain(more)
+            .collect(),
         source_types: None,
         errors,
         explanation,
@@ -261,7 +279,7 @@ fn folder(destination: &Path, options: &TranspileOptions) -> Result<Option<Folde
 }
 
 /// Reads and optimizes a component.
-fn prepare(part: Part, options: &TranspileOptions, folder: Option<&Folder>) -> Result<Ready> {
+fn prepare(part: Part, options: &TranspileOptions, folder: Option<&Folder>, seeing: Option<&Seeing>) -> Result<Ready> {
     let mut imported = import_with(&part.path, folder)?;
     let count = imported.graph.outputs().len();
     if !part.outputs.is_empty() {
@@ -271,12 +289,16 @@ fn prepare(part: Part, options: &TranspileOptions, folder: Option<&Folder>) -> R
         }
         imported.graph.rename_outputs(&part.outputs);
     }
-    // Of several components, one call after another makes a result: each is a function.
+    if let (Some(seeing), Some(name)) = (seeing, &part.name) {
+        seeing.check(name, &imported.graph).map_err(|e| e.in_file(&part.path))?;
+    }
     let options = TranspileOptions {
-        task: if part.name.is_some() {
-            Task::Function
-        } else {
-            options.task
+        task: match (&part.name, options.task) {
+            (None, task) | (_, task @ Task::Function) => task,
+            // What takes rows of pictures and sounds continues a text, which has them.
+            (Some(name), _) if name == convert::DECODER && takes_media(&imported.graph) => Task::CausalLm,
+            // Of several components, one call after another makes a result: each is a function.
+            (Some(_), _) => Task::Function,
         },
         ..options.clone()
     };
@@ -304,24 +326,31 @@ type Written = (Vec<(String, Storage)>, Vec<convert::TensorError>);
 /// Writes a component and its weights, which have its name before theirs unless it is `alone`.
 fn write(
     writer: &mut BundleWriter,
-    ready: &Ready,
+    ready: &mut Ready,
     alone: bool,
     conversion: &ConvertOptions,
     calibration: Option<&mut dyn Calibration>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Written> {
-    let optimized = &ready.optimized;
     let component = match (&ready.part.name, ready.task) {
         (Some(name), _) => name,
         (None, Task::CausalLm) => convert::DECODER,
         (None, _) => "model",
     };
-    let mut policy = conversion.policy.clone();
+    let senses = seeing::is_sense(component);
+    let mut policy = match senses {
+        true => senses::precision(&conversion.policy),
+        false => conversion.policy.clone(),
+    };
     if !alone {
         policy.prefix = format!("{component}.");
     }
     let stored = |name: &str| format!("{}{name}", policy.prefix);
-    let storage = cactus_passes::choose_storage(optimized, &policy);
+    let storage = cactus_passes::choose_storage(&ready.optimized, &policy);
+    if senses {
+        senses::on_integers(component, &mut ready.optimized, &storage)?;
+    }
+    let optimized = &ready.optimized;
     let weights: Vec<convert::Planned<'_>> = optimized
         .weights()
         .into_iter()
@@ -363,7 +392,7 @@ pub fn optimize(imported: &mut Imported, options: &TranspileOptions) -> Result<(
     passes.states = match options.task {
         Task::CausalLm => StatePolicy::Required,
         // Where an encoder's results are read too, a function is what a chain of components runs.
-        Task::Auto if lm && graph.inputs().len() == 1 => StatePolicy::IfPossible,
+        Task::Auto if lm && alone(&graph) => StatePolicy::IfPossible,
         _ => StatePolicy::Never,
     };
     let failed = |e: cactus_passes::Error| {
@@ -382,7 +411,7 @@ pub fn optimize(imported: &mut Imported, options: &TranspileOptions) -> Result<(
     let one = Bindings::from([(PAST.to_owned(), 0), (SEQ.to_owned(), 1)]);
     if task == Task::CausalLm
         && let Ok(Some(broken)) = optimized.broken_constraint(&one)
-        && optimized.inputs().len() == 1
+        && alone(&optimized)
     {
         let what = format!("a sequence cannot be continued token by token: {broken}");
         return Err(Error::unsupported(what));
@@ -390,9 +419,23 @@ pub fn optimize(imported: &mut Imported, options: &TranspileOptions) -> Result<(
     Ok((task, optimized, report))
 }
 
+fn is_media(g: &Graph, v: ValueId) -> bool {
+    MEDIA_INPUTS.contains(&g.value(v).name.as_str())
+}
+
+/// Whether rows may stand among the token ids.
+fn takes_media(g: &Graph) -> bool {
+    g.inputs().iter().any(|&v| is_media(g, v))
+}
+
+/// Whether there are no inputs beside the token ids and the rows among them.
+fn alone(g: &Graph) -> bool {
+    g.inputs().iter().filter(|&&v| !is_media(g, v)).count() == 1
+}
+
 fn looks_like_language_model(g: &Graph) -> bool {
     let seq = Dim::symbol(SEQ);
-    let counts = |v: &&ValueId| g.ty(**v).shape.contains(&seq);
+    let counts = |v: &&ValueId| g.ty(**v).shape.contains(&seq) && !is_media(g, **v);
     let ids: Vec<&ValueId> = g.inputs().iter().filter(counts).collect();
     let ([ids], [(_, logits)]) = (&ids[..], g.outputs()) else {
         return false;

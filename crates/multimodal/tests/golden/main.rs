@@ -1,6 +1,7 @@
 //! Models that write about pictures as bundles, against what transformers computed (`golden/seeing_models.py`).
 
 mod bundles;
+mod captured;
 mod heard;
 mod shown;
 
@@ -198,34 +199,39 @@ fn logits(model: &Arc<Model>, chat: &Chat, chunk: usize) -> Vec<f32> {
 fn rows_prompt_and_logits_are_those_of_transformers() {
     let folder = tempfile::tempdir().unwrap();
     for name in CASES {
-        let want = Expected::of(name);
-        let (model, pictures) = load(&bundle(folder.path(), name, Bits::ThirtyTwo), calls_of(name, 128));
-        let request = want.request(&model, &pictures);
-        let chat = Chat::new(&model, &request).unwrap();
-        for (i, media) in chat.media().iter().enumerate() {
-            let far = farthest(media.rows(), &want.numbers(&format!("rows.{i}")));
-            assert!(far <= 1e-4, "{name}: rows of picture {i} are {far} away");
-        }
-        assert_eq!(chat.text, want.about["text"].as_str().unwrap(), "{name}");
-        let token = model.tokenizer().unwrap().token_id(words(name)[0]).unwrap();
-        let ids: Vec<u32> = chat
-            .prompt
-            .iter()
-            .map(|&id| if id >= FIRST_MEDIA_ID { token } else { id })
-            .collect();
-        assert_eq!(ids, want.ids("ids"), "{name}");
-        let found = logits(&model, &chat, 128);
-        let far = farthest(&found, &want.numbers("logits"));
-        // Keys and values have half precision.
-        assert!(far <= 0.05, "{name}: logits are {far} away");
-        // Bits do not depend on where a prompt is cut, within a picture neither.
-        for chunk in [1, 7, 64] {
-            let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
-            assert!(
-                bits(&logits(&model, &chat, chunk)) == bits(&found),
-                "{name}, {chunk} at once"
-            );
-        }
+        like_transformers(name, &bundle(folder.path(), name, Bits::ThirtyTwo));
+    }
+}
+
+/// Rows, prompt and logits of the bundle at `path`, which is of the case `name`.
+fn like_transformers(name: &str, path: &Path) {
+    let want = Expected::of(name);
+    let (model, pictures) = load(path, calls_of(name, 128));
+    let request = want.request(&model, &pictures);
+    let chat = Chat::new(&model, &request).unwrap();
+    for (i, media) in chat.media().iter().enumerate() {
+        let far = farthest(media.rows(), &want.numbers(&format!("rows.{i}")));
+        assert!(far <= 1e-4, "{name}: rows of picture {i} are {far} away");
+    }
+    assert_eq!(chat.text, want.about["text"].as_str().unwrap(), "{name}");
+    let token = model.tokenizer().unwrap().token_id(words(name)[0]).unwrap();
+    let ids: Vec<u32> = chat
+        .prompt
+        .iter()
+        .map(|&id| if id >= FIRST_MEDIA_ID { token } else { id })
+        .collect();
+    assert_eq!(ids, want.ids("ids"), "{name}");
+    let found = logits(&model, &chat, 128);
+    let far = farthest(&found, &want.numbers("logits"));
+    // Keys and values have half precision.
+    assert!(far <= 0.05, "{name}: logits are {far} away");
+    // Bits do not depend on where a prompt is cut, within a picture neither.
+    for chunk in [1, 7, 64] {
+        let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+        assert!(
+            bits(&logits(&model, &chat, chunk)) == bits(&found),
+            "{name}, {chunk} at once"
+        );
     }
 }
 

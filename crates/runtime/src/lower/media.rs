@@ -8,15 +8,12 @@
 use super::{Lowerer, Place};
 use crate::Result;
 use crate::step::{Kind, View};
-use cactus_ir::{AttentionAttrs, BinaryFn, Def, Graph, Literal, Node, Op, TensorType, ValueId};
+use cactus_ir::{AttentionAttrs, BinaryFn, Def, Graph, Literal, MEDIA_INPUTS, Node, Op, TensorType, ValueId};
 use cactus_tensor::DType;
-
-/// Names of the inputs.
-const INPUTS: [&str; 4] = ["media_mask", "media_rows", "media_until", "media_positions"];
 
 /// Whether `v` is one of the inputs that tell of rows.
 pub(super) fn is_input(graph: &Graph, v: ValueId) -> bool {
-    INPUTS.contains(&graph.value(v).name.as_str())
+    MEDIA_INPUTS.contains(&graph.value(v).name.as_str())
 }
 
 /// What a value has of media.

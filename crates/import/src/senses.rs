@@ -1,0 +1,67 @@
+//! What a model that writes text sees and hears with: its components, their precision, and the records of its front ends.
+
+use crate::convert::from_bundle;
+use crate::{Error, ErrorKind, Result};
+use cactus_bundle::{BundleWriter, HEARING_PATH, Hearing, VISION_PATH};
+use cactus_ir::Graph;
+use cactus_models::ModelDef;
+use cactus_passes::{Bits, Policy, StorageChoice};
+use cactus_vision::processor::Processor;
+use std::collections::BTreeMap;
+
+/// Why a model takes no pictures though it has the component for them.
+pub(crate) const BLIND: &str =
+    "the source has no `preprocessor_config.json`, so the bundle takes texts alone and no pictures";
+
+/// The components of `def` that see or hear.
+pub(crate) fn components(def: &ModelDef) -> Vec<&'static str> {
+    let sees = def.sees.as_ref().map(|s| s.component);
+    let hears = def.hears.as_ref().map(|h| h.component);
+    sees.into_iter().chain(hears).collect()
+}
+
+/// The precision of what sees or hears: no text calibrates or measures it, and what it loses, every answer loses. What stands before and behind its
+/// layers is little work, and keeps 16 bits.
+pub(crate) fn precision(policy: &Policy) -> Policy {
+    let mut own = Policy {
+        bits: policy.bits.max(Bits::Sixteen),
+        ..policy.clone()
+    };
+    // As families call them.
+    for layers in ["*.layers.*", "*.blocks.*"] {
+        own.rules.push((layers.to_owned(), policy.bits.max(Bits::Eight)));
+    }
+    own
+}
+
+/// What somebody should know who asked for fewer bits than `component` gets.
+pub(crate) fn keeps_more(component: &str, policy: &Policy) -> Option<String> {
+    (policy.bits < Bits::Eight)
+        .then(|| format!("`{component}` keeps 8 bits: no text calibrates it; a rule of a policy changes that"))
+}
+
+/// Lets the attention of `component` compute on integers where what it reads is stored as such.
+pub(crate) fn on_integers(component: &str, graph: &mut Graph, chosen: &BTreeMap<String, StorageChoice>) -> Result<()> {
+    let done = cactus_passes::attend_on_integers(graph, chosen);
+    done.map(drop).map_err(|e| {
+        let what = format!("the graph of the component `{component}` cannot be made: {e}");
+        Error::new(ErrorKind::Unsupported, what)
+    })
+}
+
+/// Writes the records that there are.
+pub(crate) fn add_records(
+    writer: &mut BundleWriter,
+    vision: Option<&Processor>,
+    hearing: Option<&Hearing>,
+) -> Result<()> {
+    if let Some(vision) = vision {
+        let bytes = serde_json::to_vec_pretty(vision).unwrap_or_default();
+        writer.add_file(VISION_PATH, &bytes).map_err(from_bundle)?;
+    }
+    if let Some(hearing) = hearing {
+        let bytes = serde_json::to_vec_pretty(hearing).unwrap_or_default();
+        writer.add_file(HEARING_PATH, &bytes).map_err(from_bundle)?;
+    }
+    Ok(())
+}
