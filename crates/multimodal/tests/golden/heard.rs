@@ -81,8 +81,8 @@ fn as_in_transformers(case: &str) {
     }
     let chat = Chat::new(&model, &request(case, &want, &model, &pictures)).unwrap();
     assert_eq!(chat.text, want.about["text"].as_str().unwrap());
-    let shown = chat.media().iter().filter(|media| media.kind() != MediaKind::Sound);
-    let far = farthest(shown.last().unwrap().rows(), &want.numbers("rows.0"));
+    let mut shown = chat.media().iter().filter(|media| media.kind() != MediaKind::Sound);
+    let far = farthest(shown.next().unwrap().rows(), &want.numbers("rows.0"));
     assert!(far <= 1e-4, "{case}: rows of the picture are {far} away");
     let tokens: Vec<u32> = ["<|audio|>", "<|image|>", "<|audio|>"]
         .iter()
