@@ -2,10 +2,11 @@
 //! layer that a second table has for every token. The last layers attend to keys and values of an earlier one, and large models have
 //! experts beside the gated unit. Gemma team 2026.
 
-use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, windows};
+use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, windows};
 use crate::decoder::activation;
+use crate::kept_attention::{Kept, KeptAttention, OfKind};
 use crate::layer_inputs::LayerInputs;
-use crate::layers::{self, GatedMlp, Logits, Masks, Norm, linear};
+use crate::layers::{self, GatedMlp, Logits, Masks, Norm};
 use crate::media::{self, Shown};
 use crate::rope::{self, Rope};
 use crate::rotary::Rotary;
@@ -23,9 +24,6 @@ const SHARE: f64 = 0.25;
 const PATTERN: usize = 6;
 /// What a layer's result is multiplied by at last.
 const SCALAR: &str = "layer_scalar";
-
-/// Keys and values of a layer.
-type Kept = [ValueId; 2];
 
 /// What a configuration leaves out, as its family has it.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +52,9 @@ pub(crate) struct Gemma4 {
     windows: Vec<Option<usize>>,
     /// Of layers that see everything, and of those with a window.
     ropes: [Rope; 2],
-    /// Layers from this one on have no keys and values of their own.
-    own: usize,
+    attention: KeptAttention,
     /// Whether layers that see everything take their keys, before they are normed, for values.
     keys_are_values: bool,
-    bias: bool,
     norm: Norm,
     mlp: GatedMlp,
     /// Whether the gated units of layers without keys and values are twice as wide.
@@ -95,13 +91,6 @@ impl Gemma4 {
             layer + 1 < dims.layers && !(layer + 1).is_multiple_of(PATTERN)
         })?;
         let full = full_heads(c, &dims, &windows, keys_are_values)?;
-        let shared = c.size_if_set("num_kv_shared_layers", 0..=MAX_LAYERS)?.unwrap_or(0);
-        let own = dims.layers.saturating_sub(shared);
-        let known = |layer: usize| windows[..own].iter().any(|w| *w == windows[layer]);
-        if (own..dims.layers).any(|layer| !known(layer)) {
-            let what = format!("{shared} layers need keys and values of an earlier layer of their kind");
-            return Err(c.invalid("num_kv_shared_layers", what));
-        }
         let norm = Norm {
             eps: c.epsilon("rms_norm_eps", 1e-6)?,
             plus_one: false,
@@ -110,9 +99,8 @@ impl Gemma4 {
         let softcap = c.number_if_set("final_logit_softcapping", 1e-3..=1e9)?;
         Ok(Gemma4 {
             ropes: ropes(c, [full.head_dim, dims.head_dim])?,
-            own,
+            attention: KeptAttention::read(c, &windows, norm)?,
             keys_are_values,
-            bias: c.flag("attention_bias", false)?,
             norm,
             mlp: GatedMlp {
                 hidden: dims.hidden,
@@ -139,7 +127,9 @@ impl Gemma4 {
         let mut b = GraphBuilder::new(registry::DECODER);
         let x = b.scope("model", |b| self.body(b))?;
         layers::head(&mut b, x, &self.dims, self.tied, self.logits)?;
-        registry::finish(c, &self.dims, b, self.tied)
+        let mut def = registry::finish(c, &self.dims, b, self.tied)?;
+        def.idle = self.attention.idle(self.dims.layers);
+        Ok(def)
     }
 
     /// The final hidden state, `[batch, seq, hidden]`.
@@ -183,8 +173,14 @@ impl Gemma4 {
                 };
                 let y = norm(b, x, "input_layernorm")?;
                 let y = b.scope("self_attn", |b| {
+                    let of = OfKind {
+                        dims: if kind == 0 { &self.full } else { &self.dims },
+                        rotary: tables[kind],
+                        mask,
+                        keys_are_values: kind == 0 && self.keys_are_values,
+                    };
                     let at = format!("{at}.self_attn");
-                    self.attend(b, y, layer, &at, (tables[kind], mask), &mut kept[kind])
+                    self.attention.apply(b, y, layer, &at, of, &mut kept[kind])
                 })?;
                 let y = norm(b, y, "post_attention_layernorm")?;
                 let x = b.add(x, y)?;
@@ -197,7 +193,8 @@ impl Gemma4 {
                 let mut x = b.add(x, y)?;
                 if let Some((inputs, all)) = inputs {
                     let input = inputs.of_layer(b, all, layer)?;
-                    x = inputs.added(b, x, input, &at)?;
+                    let y = inputs.gated(b, x, input, &at)?;
+                    x = b.add(x, y)?;
                 }
                 let scalar = b.weight(&format!("{at}.{SCALAR}"), &[1]);
                 b.mul(x, scalar)
@@ -208,65 +205,15 @@ impl Gemma4 {
 
     /// The gated unit of a layer.
     fn unit(&self, layer: usize) -> GatedMlp {
-        let times = if self.doubles && layer >= self.own { 2 } else { 1 };
+        let times = if self.doubles && layer >= self.attention.own {
+            2
+        } else {
+            1
+        };
         GatedMlp {
             intermediate: times * self.mlp.intermediate,
             ..self.mlp
         }
-    }
-
-    /// Attention of `x` in a layer, to keys and values that it makes and leaves in `kept`, or finds there.
-    fn attend(
-        &self,
-        b: &mut GraphBuilder,
-        x: ValueId,
-        layer: usize,
-        at: &str,
-        (rotary, mask): (Rotary, ValueId),
-        kept: &mut Option<Kept>,
-    ) -> cactus_ir::Result<ValueId> {
-        let (full, dims) = match self.windows[layer] {
-            Some(_) => (false, &self.dims),
-            None => (true, &self.full),
-        };
-        let Dims {
-            hidden,
-            heads,
-            kv_heads,
-            head_dim,
-            ..
-        } = *dims;
-        let project = |b: &mut GraphBuilder, name: &str, heads: usize| {
-            let y = linear(b, x, &format!("{at}.{name}"), heads * head_dim, hidden, self.bias)?;
-            let batch = b.shape(x)[0].clone();
-            b.reshape(y, [batch, layers::seq(), heads.into(), head_dim.into()])
-        };
-        // Normed, then turned, as [b, heads, s, d].
-        let ready = |b: &mut GraphBuilder, y: ValueId, norm: Option<&str>| {
-            let y = match norm {
-                Some(name) => self.norm.apply(b, y, &format!("{at}.{name}.weight"), head_dim)?,
-                None => self.norm.bare(b, y)?,
-            };
-            b.permute(y, &[0, 2, 1, 3])
-        };
-        let q = project(b, "q_proj", heads)?;
-        let q = ready(b, q, Some("q_norm"))?;
-        let q = rotary.apply(b, q)?;
-        let [k, v] = match *kept {
-            Some(found) if layer >= self.own => found,
-            _ => {
-                let k = project(b, "k_proj", kv_heads)?;
-                let v = match full && self.keys_are_values {
-                    true => k,
-                    false => project(b, "v_proj", kv_heads)?,
-                };
-                let k = ready(b, k, Some("k_norm"))?;
-                *kept.insert([rotary.apply(b, k)?, ready(b, v, None)?])
-            }
-        };
-        let (k, v) = (layers::repeat_kv(b, k, dims)?, layers::repeat_kv(b, v, dims)?);
-        let y = layers::attend(b, [q, k, v], dims, 1.0, mask)?;
-        linear(b, y, &format!("{at}.o_proj"), hidden, heads * head_dim, self.bias)
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::Result;
 use crate::config::{Config, Dims, MAX_VOCAB, MAX_WIDTH};
 use crate::layers::{self, Norm, linear};
-use cactus_ir::{GraphBuilder, Op, UnaryFn, ValueId};
+use cactus_ir::{CompareFn, GraphBuilder, Op, UnaryFn, ValueId};
 
 /// The table, `[vocab, layers * width]`.
 const TABLE: &str = "model.embed_tokens_per_layer.weight";
@@ -13,6 +13,8 @@ const TABLE: &str = "model.embed_tokens_per_layer.weight";
 pub(crate) struct LayerInputs {
     hidden: usize,
     layers: usize,
+    /// Tokens of the model.
+    tokens: usize,
     /// Rows of the table.
     vocab: usize,
     /// Width of an input.
@@ -40,6 +42,7 @@ impl LayerInputs {
         Ok((width > 0).then_some(LayerInputs {
             hidden: dims.hidden,
             layers: dims.layers,
+            tokens: dims.vocab,
             vocab,
             width,
             pad,
@@ -54,6 +57,7 @@ impl LayerInputs {
         let shape = [layers::batch(), layers::seq(), self.layers.into(), self.width.into()];
         b.scope("per_layer_inputs", |b| {
             let table = b.weight(TABLE, &[self.vocab, wide]);
+            let ids = self.in_table(b, ids)?;
             let own = b.embedding(table, ids)?;
             let own = b.scale(own, (self.width as f64).sqrt() as f32)?;
             let own = b.reshape(own, shape.clone())?;
@@ -68,6 +72,16 @@ impl LayerInputs {
         })
     }
 
+    /// `ids` with the first token in place of those that have no inputs of their own.
+    fn in_table(&self, b: &mut GraphBuilder, ids: ValueId) -> cactus_ir::Result<ValueId> {
+        if self.vocab >= self.tokens {
+            return Ok(ids);
+        }
+        let (end, first) = (b.scalar_i64(self.vocab as i64)?, b.scalar_i64(0)?);
+        let is_there = b.compare(CompareFn::Lt, ids, end)?;
+        b.select(is_there, ids, first)
+    }
+
     /// The input of layer `layer` out of `all`, `[b, s, width]`.
     pub(crate) fn of_layer(&self, b: &mut GraphBuilder, all: ValueId, layer: usize) -> cactus_ir::Result<ValueId> {
         let one = Op::Slice {
@@ -79,8 +93,8 @@ impl LayerInputs {
         b.reshape(input, [layers::batch(), layers::seq(), self.width.into()])
     }
 
-    /// `x` and what a layer makes of its `input`, with the weights under `at`.
-    pub(crate) fn added(
+    /// What a layer adds to `x` of its `input`, with the weights under `at`.
+    pub(crate) fn gated(
         &self,
         b: &mut GraphBuilder,
         x: ValueId,
@@ -92,9 +106,7 @@ impl LayerInputs {
         let y = b.unary(self.activation, y)?;
         let y = b.mul(y, input)?;
         let y = linear(b, y, &name("per_layer_projection"), self.hidden, self.width, false)?;
-        let y = self
-            .norm
-            .apply(b, y, &name("post_per_layer_input_norm.weight"), self.hidden)?;
-        b.add(x, y)
+        self.norm
+            .apply(b, y, &name("post_per_layer_input_norm.weight"), self.hidden)
     }
 }

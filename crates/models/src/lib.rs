@@ -33,6 +33,7 @@ mod granite;
 mod granitemoe;
 mod grid_encoder;
 mod idefics3;
+mod kept_attention;
 mod layer_inputs;
 mod layers;
 mod lfm2;

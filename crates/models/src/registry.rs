@@ -331,6 +331,8 @@ pub struct ModelDef {
     pub eos_token_ids: Vec<u32>,
     /// `pad_token_id` of the configuration.
     pub pad_token_id: Option<u32>,
+    /// What stands before the names of tensors that checkpoints have and no graph reads.
+    pub(crate) idle: Vec<String>,
 }
 
 impl ModelDef {
@@ -368,7 +370,10 @@ impl ModelDef {
             let ends = [".rotary_emb.inv_freq", ".num_batches_tracked"];
             ends.iter().any(|end| name.ends_with(end)) || name.starts_with("mtp.")
         };
-        let known = |name: &str| (self.tied_head && head(name)) || leftover(name) || other_task(name) || pictures(name);
+        let idle = |name: &str| self.idle.iter().any(|prefix| name.starts_with(prefix));
+        let known = |name: &str| {
+            (self.tied_head && head(name)) || leftover(name) || other_task(name) || pictures(name) || idle(name)
+        };
         names.into_iter().filter(|n| !read.contains(n) && !known(n)).collect()
     }
 }
@@ -705,5 +710,6 @@ pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef
         bos_token_id,
         eos_token_ids: c.token_ids("eos_token_id")?,
         pad_token_id,
+        idle: Vec::new(),
     })
 }
