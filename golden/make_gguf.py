@@ -19,6 +19,7 @@ CASES = [
     "qwen2",
     "qwen3",
     "gemma3_text",
+    "gemma3n_text",
     "gemma4_text",
     "gemma4_moe",
     "lfm2",
@@ -45,7 +46,7 @@ def main():
 
     TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
     # These want a tokenizer of SentencePiece or special tokens of their own.
-    for other in ("Phi3ForCausalLM", "GraniteForCausalLM", "GraniteMoeForCausalLM", "Glm4ForCausalLM", "Gemma4ForCausalLM"):
+    for other in ("Phi3ForCausalLM", "GraniteForCausalLM", "GraniteMoeForCausalLM", "Glm4ForCausalLM", "Gemma3nForCausalLM", "Gemma4ForCausalLM"):
         get_model_class(other).set_vocab = TextModel._set_vocab_gpt2
     (ROOT / "gguf").mkdir(exist_ok=True)
 

@@ -547,6 +547,46 @@ CASES = {
             **SPECIAL,
         ),
     ),
+    # Gemma 3n: four streams, a branch of low rank beside attention, early layers that keep only large gates, inputs for each layer that the last
+    # tokens have not; the last three layers attend to keys and values of earlier ones of either kind.
+    "gemma3n_text": dict(
+        dtype="float32",
+        prompt=12,
+        seq=40,
+        config=dict(
+            architectures=["Gemma3nForCausalLM"],
+            model_type="gemma3n_text",
+            activation_sparsity_pattern=[0.95, 0.75, 0.0, 0.0, 0.0, 0.0, 0.0],
+            altup_active_idx=0,
+            altup_coef_clip=120.0,
+            altup_correct_scale=True,
+            altup_num_inputs=4,
+            attention_bias=False,
+            final_logit_softcapping=30.0,
+            head_dim=16,
+            hidden_activation="gelu_pytorch_tanh",
+            hidden_size=48,
+            hidden_size_per_layer_input=16,
+            intermediate_size=[80] * 7,
+            laurel_rank=8,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+            max_position_embeddings=512,
+            num_attention_heads=3,
+            num_hidden_layers=7,
+            num_key_value_heads=1,
+            num_kv_shared_layers=3,
+            rms_norm_eps=1e-6,
+            rope_local_base_freq=10000.0,
+            rope_scaling=None,
+            rope_theta=1000000.0,
+            sliding_window=8,
+            tie_word_embeddings=True,
+            torch_dtype="float32",
+            vocab_size=128,
+            vocab_size_per_layer_input=112,
+            **SPECIAL,
+        ),
+    ),
     # Gemma 4 E2B: inputs for each layer, wider heads in layers that see everything, of which a quarter is turned, norms of values; the last
     # two layers attend to keys and values of earlier ones, and their gated units are twice as wide.
     "gemma4_text": dict(
@@ -785,7 +825,10 @@ def randomize(model, config, generator):
     """Weights of a size that makes attention peaked, logits of std 1 to 3 and greedy text varied."""
     hidden = config["hidden_size"]
     tied = model.config.tie_word_embeddings
-    gemma3, gemma4 = (config["model_type"] == name for name in ("gemma3_text", "gemma4_text"))
+    gemma3 = config["model_type"] == "gemma3_text"
+    # Their norms are stored as they are, and they divide scores by nothing.
+    gemma3n = config["model_type"] == "gemma3n_text"
+    gemma4 = gemma3n or config["model_type"] == "gemma4_text"
 
     def normal(p, std, mean=0.0):
         p.data.copy_(mean + std * torch.randn(p.shape, generator=generator))
@@ -793,8 +836,8 @@ def randomize(model, config, generator):
     for name, p in model.named_parameters():
         if "norm" in name and (gemma3 or gemma4):
             # Loud sublayers and peaked attention, or greedy text falls into a short loop. Those of Gemma 3 are stored less one.
-            loud = {"post_": 1.0, "model.norm": 1.0}
-            # Gemma 4 divides scores by nothing.
+            # Sparse gates make what is rounded larger, so that sublayers of Gemma 3n are quiet.
+            loud = {"post_": -0.3 if gemma3n else 1.0, "model.norm": 1.0}
             loud |= {"q_norm": 1.0, "k_norm": 1.0} if gemma3 else {"q_norm": -0.5, "k_norm": -0.5, "model.norm": 3.0}
             normal(p, 0.25, next((v for k, v in loud.items() if k in name), 0.0) + gemma4)
         elif "norm" in name:
@@ -812,8 +855,13 @@ def randomize(model, config, generator):
             normal(p, 2.0 / math.sqrt(hidden))
         elif "conv.conv" in name:
             normal(p, 1.0)
-        elif name.endswith(("router.scale", "per_expert_scale")):
+        elif name.endswith(("router.scale", "per_expert_scale", "correct_output_scale")):
             normal(p, 0.25, 1.0)
+        elif name.endswith("modality_router.weight"):
+            # What it is multiplied with is divided by the width.
+            normal(p, math.sqrt(hidden))
+        elif name.endswith(("prediction_coefs.weight", "correction_coefs.weight")):
+            normal(p, 0.3)
         elif name.endswith((".gate.weight", ".router.weight", ".router.proj.weight")):
             # Scores of experts that differ enough for rounding not to choose another.
             normal(p, 3.0 / math.sqrt(hidden))

@@ -53,11 +53,11 @@ fn expected(case: &str) -> Expected {
     }
 }
 
-/// Whether its configuration counts experts.
-fn has_experts(case: &str) -> bool {
+/// Whether its configuration counts experts, or streams of hidden states.
+fn has_islands(case: &str) -> bool {
     let config = std::fs::read(golden().join("models").join(case).join("config.json")).unwrap();
     let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
-    ["num_experts", "num_local_experts"]
+    ["num_experts", "num_local_experts", "altup_num_inputs"]
         .iter()
         .any(|key| config.get(key).is_some())
 }
@@ -222,8 +222,8 @@ fn truncated_execution_equals_a_fresh_one() {
 fn nothing_is_allocated_for_a_token_after_warm_up() {
     let dir = tempfile::tempdir().unwrap();
     let pool = Pool::new(1);
-    // Experts are computed in islands, which are functions between the steps.
-    for case in cases().iter().filter(|case| !has_experts(case)) {
+    // Experts and streams are computed in islands, which are functions between the steps.
+    for case in cases().iter().filter(|case| !has_islands(case)) {
         let e = expected(case);
         let b = bundle(&golden().join("models").join(case), dir.path(), 8);
         let mut execution = Execution::new(program(&b, KvDType::I8G32, None)).unwrap();

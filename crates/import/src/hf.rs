@@ -384,6 +384,28 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_models_that_see_and_hear_have_names_of_their_own() {
+        for (stored, own) in [
+            ("language_model.norm.weight", "model.norm.weight"),
+            (
+                "vision_tower.timm_model.msfa.norm.weight",
+                "vision_model.timm_model.msfa.norm.weight",
+            ),
+            (
+                "audio_tower.conformer.0.norm.weight",
+                "audio_model.conformer.0.norm.weight",
+            ),
+            ("embed_vision.embedding.weight", "embed_vision.embedding.weight"),
+        ] {
+            assert_eq!(sentence::family_name("gemma3n", false, &format!("model.{stored}")), own);
+        }
+        assert_eq!(
+            sentence::family_name("gemma3n", false, "lm_head.weight"),
+            "lm_head.weight"
+        );
+    }
+
+    #[test]
     fn chat_template_prefers_its_own_file() {
         let weights = safetensors(&[]);
         let config = br#"{"chat_template": "from config", "bos_token": "<s>"}"#;

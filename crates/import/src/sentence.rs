@@ -456,7 +456,7 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
             found.unwrap_or_else(|| name.to_owned())
         }
         "idefics3" | "smolvlm" => seeing_name(name, "text_model."),
-        "gemma3" | "gemma4" | "gemma4_unified" | "lfm2_vl" | "qwen3_5" | "qwen3_5_moe" | "qwen3_vl"
+        "gemma3" | "gemma3n" | "gemma4" | "gemma4_unified" | "lfm2_vl" | "qwen3_5" | "qwen3_5_moe" | "qwen3_vl"
         | "qwen3_vl_moe" => seeing_name(name, "language_model."),
         "granitemoe" | "granitemoeshared" => granite_name(name),
         "modernbert" => name.strip_prefix("model.").unwrap_or(name).to_owned(),

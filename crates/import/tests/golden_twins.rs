@@ -42,7 +42,10 @@ fn gguf_weights_equal_those_of_the_folder() {
 }
 
 /// Keys whose values both configurations must agree on where the folder has them.
-const KEYS: [&str; 45] = [
+const KEYS: [&str; 49] = [
+    "activation_sparsity_pattern",
+    "altup_active_idx",
+    "altup_num_inputs",
     "architectures",
     "attention_bias",
     "attention_k_eq_v",
@@ -72,6 +75,7 @@ const KEYS: [&str; 45] = [
     "head_dim",
     "hidden_activation",
     "hidden_size",
+    "laurel_rank",
     "layer_types",
     "max_position_embeddings",
     "mlp_bias",

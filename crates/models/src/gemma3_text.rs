@@ -89,7 +89,7 @@ fn read(c: &Config<'_>, both_ways: bool) -> Result<Decoder> {
 
 /// Ropes of full and of sliding layers: `rope_parameters` by kind of layer (transformers 5), else `rope_theta` with
 /// `rope_scaling` and `rope_local_base_freq`.
-fn ropes(c: &Config<'_>, head_dim: usize) -> Result<(Rope, Rope)> {
+pub(crate) fn ropes(c: &Config<'_>, head_dim: usize) -> Result<(Rope, Rope)> {
     let global_theta = rope::theta(c, "rope_theta")?.unwrap_or(GLOBAL_THETA);
     let local_theta = rope::theta(c, "rope_local_base_freq")?.unwrap_or(LOCAL_THETA);
     let Some(kinds) = c.section("rope_parameters", "rope_parameters.")? else {

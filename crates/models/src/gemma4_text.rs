@@ -5,7 +5,7 @@
 use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, windows};
 use crate::decoder::activation;
 use crate::kept_attention::{Kept, KeptAttention, OfKind};
-use crate::layer_inputs::LayerInputs;
+use crate::layer_inputs::{self, LayerInputs};
 use crate::layers::{self, GatedMlp, Logits, Masks, Norm};
 use crate::media::{self, Shown};
 use crate::rope::{self, Rope};
@@ -39,7 +39,7 @@ pub(crate) struct Usual {
 pub(crate) const USUAL: Usual = Usual {
     window: 512,
     both_ways: false,
-    inputs: 256,
+    inputs: layer_inputs::WIDTH,
 };
 
 /// The language model.

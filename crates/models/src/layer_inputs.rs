@@ -9,6 +9,9 @@ use cactus_ir::{CompareFn, GraphBuilder, Op, UnaryFn, ValueId};
 /// The table, `[vocab, layers * width]`.
 const TABLE: &str = "model.embed_tokens_per_layer.weight";
 
+/// Their width in released models, but for those without them.
+pub(crate) const WIDTH: usize = 256;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayerInputs {
     hidden: usize,

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod alignment;
+mod altup;
 mod axial_encoder;
 mod bert;
 mod bounded;
@@ -24,6 +25,8 @@ mod experts;
 mod fastconformer;
 mod gemma3;
 mod gemma3_text;
+mod gemma3n;
+mod gemma3n_text;
 mod gemma4;
 mod gemma4_text;
 mod gemma4_unified;
@@ -48,6 +51,7 @@ mod moonshine_blocks;
 mod moonshine_decoder;
 mod moonshine_streaming;
 mod nomic_bert;
+mod normal;
 mod olmo2;
 mod olmoe;
 mod parakeet;
@@ -75,6 +79,7 @@ mod texts;
 mod whisper;
 
 pub use error::{Error, ErrorKind, Result};
+pub use normal::share_below;
 pub use picture_encoder::PICTURE_ENCODER;
 pub use registry::{
     ActivityDef, ComponentDef, FAMILIES, Family, HeardDef, HearsDef, LocalDef, MarksDef, ModelDef, PicturesDef,

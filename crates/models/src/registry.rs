@@ -2,10 +2,10 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, gemma4, gemma4_text,
-    gemma4_unified, glm4, gpt_oss, granite, granitemoe, idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert,
-    moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe,
-    qwen3_moe, qwen3_vl, qwen3_vl_moe, siglip, silero_vad, smollm3, whisper,
+    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, gemma3n, gemma3n_text,
+    gemma4, gemma4_text, gemma4_unified, glm4, gpt_oss, granite, granitemoe, idefics3, layers, lfm2, lfm2_vl, llama,
+    mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet, phi3, qwen2, qwen3,
+    qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_vl, qwen3_vl_moe, siglip, silero_vad, smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder};
 use serde_json::Value;
@@ -415,6 +415,16 @@ pub const FAMILIES: &[Family] = &[
         model_type: "gemma3_text",
         models: "Gemma 3 text (270M, 1B)",
         build: gemma3_text::build,
+    },
+    Family {
+        model_type: "gemma3n",
+        models: "Gemma 3n (E2B, E4B)",
+        build: gemma3n::build,
+    },
+    Family {
+        model_type: "gemma3n_text",
+        models: "Gemma 3n text",
+        build: gemma3n_text::build,
     },
     Family {
         model_type: "gemma4",

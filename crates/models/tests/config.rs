@@ -273,7 +273,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, gemma4, gemma4_text, gemma4_unified, gemma4_unified_text, glm, glm4, gpt_oss, granite, granitemoe, granitemoeshared, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
+            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, gemma3n, gemma3n_text, gemma4, gemma4_text, gemma4_unified, gemma4_unified_text, glm, glm4, gpt_oss, granite, granitemoe, granitemoeshared, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (
@@ -616,6 +616,58 @@ fn unread_tensors_are_those_without_a_reason() {
         "model.layers.7.mlp.up_proj.weight",
     ];
     assert_eq!(def.unread(names), &names[4..]);
+}
+
+#[test]
+fn weights_of_layers_that_share_keys_and_values_have_a_reason() {
+    let def = built(golden("gemma3n_text"));
+    let of = |layer: usize, name: &str| format!("model.layers.{layer}.self_attn.{name}.weight");
+    let shared = ["k_proj", "v_proj", "k_norm"].map(|name| of(6, name));
+    assert_eq!(def.unread(shared.iter().map(String::as_str)), [""; 0]);
+    let unknown = of(6, "x_proj");
+    assert_eq!(def.unread([&*unknown]), [&*unknown]);
+}
+
+#[test]
+fn gemma3n_is_its_text_model_and_leaves_its_encoders() {
+    let text = golden("gemma3n_text");
+    let whole = json!({
+        "model_type": "gemma3n", "text_config": text, "vision_config": {}, "audio_config": {}, "eos_token_id": [1, 106],
+    });
+    let def = built(whole.clone());
+    assert!(def.decoder() == built(text).decoder());
+    assert_eq!((def.task, &def.eos_token_ids[..]), ("causal_lm_logits", &[1, 106][..]));
+    let left = ["vision_model.a", "audio_model.b", "embed_vision.c", "embed_audio.d"];
+    assert_eq!(def.unread(left), [""; 0]);
+    let mut other = whole;
+    other["text_config"]["model_type"] = json!("gemma4_text");
+    let error = build(&other).unwrap_err().to_string();
+    assert!(error.contains("gemma3n_text"), "{error}");
+}
+
+#[test]
+fn gemma3n_of_another_kind_is_refused_by_the_field() {
+    for (field, value) in [
+        ("activation_sparsity_pattern", json!([0.5])),
+        (
+            "activation_sparsity_pattern",
+            json!([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+        ),
+        ("altup_active_idx", json!(4)),
+        ("altup_correct_scale", json!(false)),
+        ("altup_num_inputs", json!(1)),
+        ("hidden_size_per_layer_input", json!(0)),
+        ("intermediate_size", json!([80, 80])),
+        ("intermediate_size", json!("80")),
+        ("laurel_rank", json!(0)),
+        ("num_kv_shared_layers", json!(5)),
+        ("sliding_window", json!(0)),
+    ] {
+        let mut config = golden("gemma3n_text");
+        config[field] = value;
+        let error = build(&config).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{field}`")), "{error}");
+    }
 }
 
 /// Any value a hostile file may put in a field.

@@ -126,5 +126,5 @@ macro_rules! families {
 }
 
 families! {
-    gemma3_text gemma4_moe gemma4_text glm glm4 gpt_oss granite granitemoe granitemoeshared lfm2 lfm2_moe llama llama32 olmo2 olmoe phi3 phi3_window qwen2 qwen2_tied qwen3 qwen3_moe smollm3
+    gemma3_text gemma3n_text gemma4_moe gemma4_text glm glm4 gpt_oss granite granitemoe granitemoeshared lfm2 lfm2_moe llama llama32 olmo2 olmoe phi3 phi3_window qwen2 qwen2_tied qwen3 qwen3_moe smollm3
 }

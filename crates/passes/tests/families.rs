@@ -78,7 +78,13 @@ fn golden_model_fuses_completely() {
                     | Op::Unary { .. }
                     | Op::Binary { .. }
             );
-            assert!(known, "{name}: {} in\n{report}\n{g}", node.op.mnemonic());
+            // Streams are weighed and compared by functions.
+            let of_streams = name == "gemma3n_text"
+                && matches!(
+                    node.op,
+                    Op::Reduce { .. } | Op::MatMul | Op::Concat { .. } | Op::Compare { .. } | Op::Where
+                );
+            assert!(known || of_streams, "{name}: {} in\n{report}\n{g}", node.op.mnemonic());
         }
         let routed = g
             .nodes()
@@ -93,7 +99,11 @@ fn golden_model_fuses_completely() {
         let changes = mixers.iter().filter(|(_, n)| n.op.changes_state()).count();
         assert_eq!(g.states().len(), changes, "{name}");
         // Layers that share keys and values with earlier ones keep none.
-        let shared = if name == "gemma4_text" { 2 } else { 0 };
+        let shared = match name.as_str() {
+            "gemma3n_text" => 3,
+            "gemma4_text" => 2,
+            _ => 0,
+        };
         assert_eq!(mixers.len() - changes, shared, "{name}:\n{g}");
     }
 }

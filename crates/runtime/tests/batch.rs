@@ -301,6 +301,7 @@ fn rows_of_several_sequences_have_the_bits_of_each_alone() {
         ("gemma3_text", KvDType::I8G32),
         ("gemma3_text", KvDType::F16),
         ("lfm2", KvDType::I8G32),
+        ("gemma3n_text", KvDType::I8G32),
         ("gemma4_text", KvDType::I8G32),
         ("gemma4_moe", KvDType::F16),
     ] {

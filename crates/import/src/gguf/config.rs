@@ -12,7 +12,7 @@ pub const FREQ_FACTORS_KEY: &str = "freq_factors";
 /// Gemma 3's period of layers: every sixth attends to everything, the others to a window.
 const GEMMA3_WINDOW_PERIOD: usize = 6;
 /// Gemma 3's rotation base in windowed layers.
-const GEMMA3_LOCAL_ROPE_BASE: f64 = 10_000.0;
+pub(super) const GEMMA3_LOCAL_ROPE_BASE: f64 = 10_000.0;
 /// Layers of Gemma 3 27B, whose attention scale comes from the hidden size instead of the head size.
 const GEMMA3_27B_LAYERS: usize = 62;
 /// SmolLM3's period of layers: every fourth does not rotate.
@@ -165,7 +165,11 @@ pub fn config(source: &GgufSource) -> Result<Value> {
     let eps_key = keys.key("attention.layer_norm_rms_epsilon");
     let eps = required(metadata.float(&eps_key)?, &eps_key)?;
     set("rms_norm_eps", json!(eps));
-    let default_base = if arch.is_gemma3() { 1e6 } else { 1e4 };
+    let default_base = if arch.is_gemma3() || arch == Arch::Gemma3n {
+        1e6
+    } else {
+        1e4
+    };
     set(
         "rope_theta",
         json!(keys.float("rope.freq_base")?.unwrap_or(default_base)),
@@ -224,6 +228,7 @@ pub fn config(source: &GgufSource) -> Result<Value> {
             let kinds: Vec<&str> = shape.kv_heads.iter().map(kind).collect();
             set("layer_types", json!(kinds));
         }
+        Arch::Gemma3n => decoder_config::gemma3n(&keys, source, shape.layers, &mut set)?,
         Arch::Gemma4 | Arch::Bert | Arch::NomicBert | Arch::NomicBertMoe | Arch::ModernBert => {}
     }
     for (name, id) in special_ids(metadata)? {
@@ -329,6 +334,7 @@ fn class_name(arch: Arch, both_ways: bool) -> &'static str {
         Arch::Qwen2 => "Qwen2ForCausalLM",
         Arch::Qwen3 => "Qwen3ForCausalLM",
         Arch::Gemma3 => "Gemma3ForCausalLM",
+        Arch::Gemma3n => "Gemma3nForCausalLM",
         Arch::Lfm2 => "Lfm2ForCausalLM",
         Arch::Lfm2Moe => "Lfm2MoeForCausalLM",
         Arch::Olmo2 => "Olmo2ForCausalLM",

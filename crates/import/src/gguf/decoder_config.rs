@@ -1,10 +1,10 @@
 //! What a GGUF file says of decoders that are not Llama with other numbers: factors, two lists of frequencies, experts.
 
 use super::GgufSource;
-use super::config::{Keys, has};
+use super::config::{GEMMA3_LOCAL_ROPE_BASE, Keys, has};
 use super::metadata::required;
-use super::names::{Arch, LONG_ROPE_FACTORS};
-use crate::{Error, Result};
+use super::names::{Arch, LAYER_INPUTS, LONG_ROPE_FACTORS};
+use crate::{Error, Result, TensorSource};
 use serde_json::{Value, json};
 
 /// Number of the gating function that is a softmax over all experts.
@@ -14,6 +14,11 @@ const SIGMOID: usize = 2;
 
 /// Of so many layers of Qwen3.5 the last attends, where a file does not say it.
 const QWEN35_INTERVAL: usize = 4;
+
+/// Of so many layers of Gemma 3n the last sees everything, where a file does not say it.
+const GEMMA3N_PERIOD: usize = 5;
+/// Shares of gates are told apart by so much of one.
+const SHARES: f64 = 1e6;
 
 /// Sets a key of the configuration.
 type Set<'a> = dyn FnMut(&str, Value) + 'a;
@@ -89,6 +94,60 @@ pub(super) fn glm4(keys: &Keys<'_>) -> Result<()> {
             "`{key}` says that it is the language model of one that sees, which is not supported"
         ))),
     }
+}
+
+/// Streams, windows, shared keys and values, inputs for layers and sparse gates of Gemma 3n.
+pub(super) fn gemma3n(keys: &Keys<'_>, source: &GgufSource, layers: usize, set: &mut Set<'_>) -> Result<()> {
+    set("hidden_activation", json!("gelu_pytorch_tanh"));
+    let local_base = keys.float("rope.freq_base_swa")?;
+    set(
+        "rope_local_base_freq",
+        json!(local_base.unwrap_or(GEMMA3_LOCAL_ROPE_BASE)),
+    );
+    set("final_logit_softcapping", json!(keys.float("final_logit_softcapping")?));
+    set("sliding_window", json!(keys.needed("attention.sliding_window")?));
+    let last_is_full = |layer: usize, period: usize| !(layer + 1).is_multiple_of(period);
+    let windowed = keys.windowed_layers(layers, last_is_full, GEMMA3N_PERIOD)?;
+    let kind = |&is: &bool| if is { "sliding_attention" } else { "full_attention" };
+    set("layer_types", windowed.iter().map(kind).collect());
+    set(
+        "num_kv_shared_layers",
+        json!(keys.count("attention.shared_kv_layers")?.unwrap_or(0)),
+    );
+    set("altup_num_inputs", json!(keys.needed("altup.num_inputs")?));
+    set("altup_active_idx", json!(keys.count("altup.active_idx")?.unwrap_or(0)));
+    set(
+        "hidden_size_per_layer_input",
+        json!(keys.needed("embedding_length_per_layer_input")?),
+    );
+    let rows = |name: &str, stored: &str| {
+        let found = source.shape(name).and_then(|shape| shape.first().copied());
+        found.ok_or_else(|| Error::missing(format!("the file has no `{stored}`")))
+    };
+    set(
+        "vocab_size_per_layer_input",
+        json!(rows(LAYER_INPUTS, "per_layer_token_embd.weight")?),
+    );
+    set(
+        "laurel_rank",
+        json!(rows(
+            "model.layers.0.laurel.linear_left.weight",
+            "blk.0.laurel_l.weight"
+        )?),
+    );
+    let key = keys.key("activation_sparsity_scale");
+    let cuts = required(keys.metadata.floats(&key)?, &key)?;
+    if cuts.len() != layers || cuts.iter().any(|cut| cut.is_nan()) {
+        let what = format!(
+            "the metadata key `{key}` should have {layers} numbers, found {}",
+            cuts.len()
+        );
+        return Err(Error::malformed(what));
+    }
+    // The file has the standard deviations that a share of gates is below.
+    let share = |&cut: &f32| (cactus_models::share_below(f64::from(cut)) * SHARES).round() / SHARES;
+    set("activation_sparsity_pattern", cuts.iter().map(share).collect());
+    Ok(())
 }
 
 /// The axes of Qwen3-VL's positions, which take turns over the pairs of a head.

@@ -3,12 +3,10 @@
 use super::GgufSource;
 use super::config::{Keys, has, special_ids};
 use super::metadata::required;
-use super::names::ROPE_FACTORS;
+use super::names::{LAYER_INPUTS, ROPE_FACTORS};
 use crate::{Error, Result, TensorSource};
 use serde_json::{Value, json};
 
-/// The second table of embeddings.
-const LAYER_INPUTS: &str = "model.embed_tokens_per_layer.weight";
 /// Rope bases of layers that see everything and of those with a window, where the file is silent.
 const BASES: [f64; 2] = [1_000_000.0, 10_000.0];
 /// A divisor of frequencies from here on stands for no rotation.

@@ -14,6 +14,7 @@ pub mod config;
 mod decoder_config;
 mod encoder_config;
 mod encoder_names;
+mod gemma3n_rows;
 mod gemma4_config;
 mod metadata;
 mod names;

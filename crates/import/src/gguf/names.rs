@@ -12,6 +12,7 @@ pub(super) enum Arch {
     Qwen3,
     Gemma3,
     GemmaEmbedding,
+    Gemma3n,
     Gemma4,
     Lfm2,
     Lfm2Moe,
@@ -34,13 +35,14 @@ pub(super) enum Arch {
 }
 
 /// One row per architecture: `general.architecture`, then `model_type` of a `config.json`.
-const ARCHS: [(Arch, &str, &str); 25] = [
+const ARCHS: [(Arch, &str, &str); 26] = [
     (Arch::Llama, "llama", "llama"),
     (Arch::SmolLm3, "smollm3", "smollm3"),
     (Arch::Qwen2, "qwen2", "qwen2"),
     (Arch::Qwen3, "qwen3", "qwen3"),
     (Arch::Gemma3, "gemma3", "gemma3_text"),
     (Arch::GemmaEmbedding, "gemma-embedding", "gemma3_text"),
+    (Arch::Gemma3n, "gemma3n", "gemma3n_text"),
     (Arch::Gemma4, "gemma4", "gemma4_text"),
     (Arch::Lfm2, "lfm2", "lfm2"),
     (Arch::Lfm2Moe, "lfm2moe", "lfm2_moe"),
@@ -214,9 +216,12 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
             return Some((format!("model.layers.{layer}.self_attn.sinks"), Change::Keep));
         }
         let (stem, suffix) = rest.rsplit_once('.')?;
-        if arch == Arch::Gemma4
-            && let Some((own, change)) = of_gemma4_layer(stem, suffix)
-        {
+        let of_kept = match arch {
+            Arch::Gemma3n => of_gemma3n_layer(stem, suffix).or_else(|| of_gemma4_layer(stem, suffix)),
+            Arch::Gemma4 => of_gemma4_layer(stem, suffix),
+            _ => None,
+        };
+        if let Some((own, change)) = of_kept {
             return Some((format!("model.layers.{layer}.{own}"), change));
         }
         if !matches!(suffix, "weight" | "bias") {
@@ -238,9 +243,15 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
             ("model.embedding_norm.weight", Change::Keep)
         }
         (_, "output_norm.weight") => ("model.norm.weight", norm),
-        (Arch::Gemma4, "per_layer_token_embd.weight") => ("model.embed_tokens_per_layer.weight", Change::Keep),
-        (Arch::Gemma4, "per_layer_model_proj.weight") => ("model.per_layer_model_projection.weight", Change::Keep),
-        (Arch::Gemma4, "per_layer_proj_norm.weight") => ("model.per_layer_projection_norm.weight", Change::Keep),
+        (Arch::Gemma3n | Arch::Gemma4, "per_layer_token_embd.weight") => (LAYER_INPUTS, Change::Keep),
+        (Arch::Gemma3n | Arch::Gemma4, "per_layer_model_proj.weight") => {
+            ("model.per_layer_model_projection.weight", Change::Keep)
+        }
+        (Arch::Gemma3n | Arch::Gemma4, "per_layer_proj_norm.weight") => {
+            ("model.per_layer_projection_norm.weight", Change::Keep)
+        }
+        (Arch::Gemma3n, "altup_proj.weight") => (STREAMS[0], Change::Keep),
+        (Arch::Gemma3n, "altup_unembd_proj.weight") => (STREAMS[1], Change::Keep),
         (Arch::GemmaEmbedding, "dense_2.weight") => ("2_Dense.linear.weight", Change::Keep),
         (Arch::GemmaEmbedding, "dense_3.weight") => ("3_Dense.linear.weight", Change::Keep),
         (Arch::Qwen3, encoder_names::CLASSES) => (encoder_names::CLASSES, Change::Keep),
@@ -248,6 +259,15 @@ pub(super) fn hugging_face(arch: Arch, name: &str) -> Option<(String, Change)> {
     };
     Some((name.to_owned(), change))
 }
+
+/// The table that has inputs for each layer.
+pub(super) const LAYER_INPUTS: &str = "model.embed_tokens_per_layer.weight";
+
+/// Projections from and to streams of Gemma 3n, of which Hugging Face has one each.
+pub(super) const STREAMS: [&str; 2] = [
+    "model.altup_projections.weight",
+    "model.altup_unembed_projections.weight",
+];
 
 /// Whether a tensor carries no weight: it is read into the configuration, or derived from it.
 pub(super) fn is_not_a_weight(name: &str) -> bool {
@@ -324,6 +344,22 @@ fn of_layer(arch: Arch, stem: &str) -> Option<(&'static str, Change)> {
         (_, "ffn_down") => ("mlp.down_proj", Keep),
         _ => return None,
     })
+}
+
+/// What Gemma 3n has that Gemma 4 has not.
+fn of_gemma3n_layer(stem: &str, suffix: &str) -> Option<(&'static str, Change)> {
+    let own = match (stem, suffix) {
+        ("altup_correct_coef", "weight") => "altup.correction_coefs.weight",
+        ("altup_correct_scale", "weight") => "altup.correct_output_scale",
+        ("altup_predict_coef", "weight") => "altup.prediction_coefs.weight",
+        ("altup_router", "weight") => "altup.modality_router.weight",
+        ("altup_router_norm", "weight") => "altup.router_norm.weight",
+        ("laurel_l", "weight") => "laurel.linear_left.weight",
+        ("laurel_r", "weight") => "laurel.linear_right.weight",
+        ("laurel_post_norm", "weight") => "laurel.post_laurel_norm.weight",
+        _ => return None,
+    };
+    Some((own, Change::Keep))
 }
 
 /// What Gemma 4 names differently from Llama; some of it has no suffix there.
@@ -438,6 +474,7 @@ mod tests {
             Arch::Qwen3,
             Arch::Gemma3,
             Arch::GemmaEmbedding,
+            Arch::Gemma3n,
             Arch::Gemma4,
             Arch::Lfm2,
             Arch::Lfm2Moe,

@@ -3,7 +3,7 @@
 use super::metadata::required;
 use super::names::{self, Arch, Change, LONG_ROPE_FACTORS, OfValues, ROPE_FACTORS};
 use super::value_heads::{self, ValueHeads};
-use super::{GgufFile, TensorInfo, config, text_model, tokenizer};
+use super::{GgufFile, TensorInfo, config, gemma3n_rows, text_model, tokenizer};
 use crate::{Error, Result, SharedBytes, SourceModel, TensorSource, experts, open_bytes};
 use cactus_quant::gguf::decode;
 use cactus_tensor::Tensor;
@@ -89,11 +89,14 @@ impl Part {
 }
 
 /// A weight: where it is stored and how its values differ from Hugging Face's.
-struct Weight {
+#[derive(Clone)]
+pub(super) struct Weight {
     part: usize,
     /// Number of the tensor in its part.
     tensor: usize,
-    shape: Vec<usize>,
+    pub(super) shape: Vec<usize>,
+    /// The first of its rows in the tensor, which it may have some of alone, with nothing changed.
+    pub(super) first_row: usize,
     change: Change,
     /// Rows of a head, for the changes that reorder rows.
     head_dim: usize,
@@ -106,7 +109,7 @@ pub struct GgufSource {
     parts: Vec<Part>,
     /// Of a text model.
     arch: Option<Arch>,
-    weights: BTreeMap<String, Weight>,
+    pub(super) weights: BTreeMap<String, Weight>,
 }
 
 impl GgufSource {
@@ -136,6 +139,9 @@ impl GgufSource {
         };
         let mut source = GgufSource::named(parts, &ahead, |info| names::hugging_face(arch, &info.name))?;
         source.arch = Some(arch);
+        if arch == Arch::Gemma3n {
+            gemma3n_rows::take_apart(&mut source)?;
+        }
         Ok(source)
     }
 
@@ -163,6 +169,7 @@ impl GgufSource {
                     part: number,
                     tensor,
                     shape: info.shape.clone(),
+                    first_row: 0,
                     change,
                     head_dim: 0,
                     values: None,
@@ -374,11 +381,28 @@ impl TensorSource for GgufSource {
                 .in_file(&self.parts[0].path)
         })?;
         let (part, info) = self.stored(weight);
+        let fail = |e: cactus_tensor::Error| {
+            Error::malformed("the values do not fit the shape")
+                .of_tensor(name)
+                .in_file(&part.path)
+                .caused_by(e)
+        };
+        let is_part = weight.change == Change::Keep && weight.shape != info.shape;
+        let leading: usize = weight.shape.iter().rev().skip(1).product();
+        if is_part && let Some(rows) = self.read_rows(name, 0..leading) {
+            return rows?.reshaped(weight.shape.clone()).map_err(fail);
+        }
         let mut values = vec![0.0; info.elems()];
         let decoded = decode_into(part, info, &mut values);
         part.bytes.intact()?;
         decoded?;
         match weight.change {
+            Change::Keep if is_part => {
+                // Rows begin within blocks.
+                let width = weight.shape.last().copied().unwrap_or(1);
+                values.drain(..weight.first_row * width);
+                values.truncate(leading * width);
+            }
             Change::Keep | Change::DepthwiseTaps | Change::Experts => {}
             Change::TurnedExperts => values = turned(&values, &info.shape),
             // A picture is to its pixels as an expert is to its columns: colors go behind.
@@ -415,18 +439,13 @@ impl TensorSource for GgufSource {
                 values = reorder_rows(&values, info.shape[0], weight.head_dim);
             }
         }
-        Tensor::from_f32(weight.shape.clone(), values).map_err(|e| {
-            Error::malformed("the values do not fit the shape")
-                .of_tensor(name)
-                .in_file(&part.path)
-                .caused_by(e)
-        })
+        Tensor::from_f32(weight.shape.clone(), values).map_err(fail)
     }
 
     fn read_rows(&self, name: &str, rows: Range<usize>) -> Option<Result<Tensor>> {
         let weight = self.weights.get(name).filter(|w| matches!(w.change, Change::Keep))?;
         let (part, info) = self.stored(weight);
-        let (&k, leading) = info.shape.split_last().filter(|(_, leading)| !leading.is_empty())?;
+        let (&k, leading) = weight.shape.split_last().filter(|(_, leading)| !leading.is_empty())?;
         let n = leading.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
         // Rows of whole blocks, in the order of the file.
         let blocks = k / info.ty.block_elems();
@@ -434,7 +453,8 @@ impl TensorSource for GgufSource {
             return None;
         }
         let row_bytes = blocks * info.ty.block_bytes();
-        let bytes = &(*part.bytes).as_ref()[info.range.clone()][rows.start * row_bytes..rows.end * row_bytes];
+        let [start, end] = [rows.start, rows.end].map(|row| (weight.first_row + row) * row_bytes);
+        let bytes = &(*part.bytes).as_ref()[info.range.clone()][start..end];
         let fail = |e: Error| e.of_tensor(name).in_file(&part.path);
         let mut values = vec![0.0; rows.len() * k];
         let tensor = decode(info.ty, bytes, &mut values)

@@ -197,3 +197,27 @@ fn gpt_oss_has_a_window_on_every_other_layer_unless_a_file_says_otherwise() {
     assert_eq!(config["layer_types"], kinds);
     assert_eq!(config["rope_scaling"]["truncate"], json!(false));
 }
+
+#[test]
+fn gemma3n_needs_a_cut_for_each_layer() {
+    let key = "gemma3n.activation_sparsity_scale";
+    let plain = of("gemma3n")
+        .count("gemma3n.attention.sliding_window", 8)
+        .count("gemma3n.altup.num_inputs", 4)
+        .count("gemma3n.embedding_length_per_layer_input", 2)
+        .f32("blk.0.laurel_l.weight", &[3, 4], &[0.0; 12]);
+    refused(&plain, Missing, "per_layer_token_embd.weight");
+    let plain = plain.f32("per_layer_token_embd.weight", &[6, 2], &[1.0; 12]);
+    refused(&plain, Missing, key);
+    let cuts = |cuts: &[f32]| plain.clone().key(key, Raw::Array(Array::F32(cuts.to_vec())));
+    refused(&cuts(&[0.0, 0.0]), Malformed, key);
+    refused(&cuts(&[f32::NAN]), Malformed, key);
+    for (cut, share) in [(1.644_853_6, 0.95), (f32::NEG_INFINITY, 0.0), (0.0, 0.5)] {
+        let config = try_config(&cuts(&[cut])).unwrap();
+        assert_eq!(config["activation_sparsity_pattern"], json!([share]));
+        assert_eq!(
+            (&config["laurel_rank"], &config["vocab_size_per_layer_input"]),
+            (&json!(3), &json!(6))
+        );
+    }
+}

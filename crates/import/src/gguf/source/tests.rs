@@ -61,6 +61,42 @@ fn read_of_gemma_norm_and_lfm2_taps_follows_hugging_face() {
 }
 
 #[test]
+fn rows_of_gemma3n_are_those_of_hugging_face() {
+    let table = [&counting(6)[..], &[0.0; 4]].concat();
+    let file = of_arch("gemma3n")
+        .f32("altup_proj.weight", &[3, 2, 2], &counting(12))
+        .f32("per_layer_token_embd.weight", &[5, 2], &table)
+        .f32("token_embd.weight", &[5, 1], &counting(5));
+    let read = |source: &GgufSource, name: &str| {
+        let tensor = source.read(name).unwrap();
+        assert_eq!(Some(tensor.shape()), source.shape(name).as_deref());
+        tensor.as_f32().unwrap().to_vec()
+    };
+    let whole = source(&file).unwrap();
+    for (i, first) in [0.0, 4.0, 8.0].into_iter().enumerate() {
+        let name = format!("model.altup_projections.{i}.weight");
+        assert_eq!(read(&whole, &name), [first, first + 1.0, first + 2.0, first + 3.0]);
+        let last = whole.read_rows(&name, 1..2).unwrap().unwrap();
+        assert_eq!(last.as_f32().unwrap(), [first + 2.0, first + 3.0]);
+        assert!(whole.read_rows(&name, 1..3).is_none());
+    }
+    // Converters fill the table up to the number of tokens.
+    let inputs = "model.embed_tokens_per_layer.weight";
+    assert_eq!(whole.shape(inputs), Some(vec![3, 2]));
+    assert_eq!(read(&whole, inputs), counting(6));
+    for (shape, values) in [(&[5, 2][..], &[0.0; 10][..]), (&[4, 2], &table[..8])] {
+        let other = of_arch("gemma3n")
+            .f32("per_layer_token_embd.weight", shape, values)
+            .f32("token_embd.weight", &[5, 1], &counting(5));
+        let rows = source(&other).unwrap().shape(inputs).unwrap()[0];
+        assert_eq!(rows as u64, shape[0], "nothing was filled up");
+    }
+    let error = refusal(&of_arch("gemma3n").f32("altup_proj.weight", &[3, 4], &counting(12)));
+    assert_eq!(error.kind(), ErrorKind::Malformed);
+    assert_eq!(error.tensor(), Some("model.altup_projections.weight"));
+}
+
+#[test]
 fn describe_counts_types() {
     let mut writer = of_arch("qwen2").f32("output_norm.weight", &[1], &[1.0]);
     writer.tensors.push(Written {
