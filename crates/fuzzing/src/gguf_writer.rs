@@ -3,13 +3,18 @@
 use cactus_import::gguf::{Array, GgufFile, MAGIC, TensorInfo, Value};
 use cactus_quant::gguf::GgmlType;
 
-const EMBEDDING: &str = "token_embd.weight";
+/// What has a shape that the configuration follows.
+const FOLLOWED: [&str; 3] = [
+    "token_embd.weight",
+    "per_layer_token_embd.weight",
+    "blk.0.laurel_l.weight",
+];
 
-/// The metadata of `file` and those of its tensors that `keep` chooses, with their data from `bytes`. The embedding, whose
-/// shape the configuration follows, always stays, as zeros in half precision.
+/// The metadata of `file` and those of its tensors that `keep` chooses, with their data from `bytes`. Those whose
+/// shape the configuration follows always stay, as zeros in half precision.
 pub(crate) fn shrunk(file: &GgufFile, bytes: &[u8], keep: impl Fn(&TensorInfo) -> bool) -> Vec<u8> {
-    let is_embedding = |t: &TensorInfo| t.name == EMBEDDING;
-    let tensors: Vec<&TensorInfo> = file.tensors.iter().filter(|t| is_embedding(t) || keep(t)).collect();
+    let is_followed = |t: &TensorInfo| FOLLOWED.contains(&t.name.as_str());
+    let tensors: Vec<&TensorInfo> = file.tensors.iter().filter(|t| is_followed(t) || keep(t)).collect();
     let mut out = MAGIC.to_vec();
     out.extend(file.version.to_le_bytes());
     count(&mut out, tensors.len());
@@ -25,10 +30,10 @@ pub(crate) fn shrunk(file: &GgufFile, bytes: &[u8], keep: impl Fn(&TensorInfo) -
         for &dim in tensor.shape.iter().rev() {
             count(&mut out, dim);
         }
-        let ty = if is_embedding(tensor) { GgmlType::F16 } else { tensor.ty };
+        let ty = if is_followed(tensor) { GgmlType::F16 } else { tensor.ty };
         out.extend(ty.id().to_le_bytes());
         count(&mut out, data.len());
-        if is_embedding(tensor) {
+        if is_followed(tensor) {
             data.resize(data.len() + 2 * tensor.elems(), 0);
         } else {
             data.extend(&bytes[tensor.range.clone()]);
