@@ -44,7 +44,7 @@ impl Exec<'_> {
     /// of which other places are left as they are. Shazeer et al. 2017.
     ///
     /// # Panics
-    /// When a length or a shape does not match, or a place is beyond `out`: programming errors.
+    /// When a length or a shape does not match, or a place is beyond `out` or that of two: programming errors.
     pub fn experts(
         &self,
         act: Activation,
@@ -55,7 +55,17 @@ impl Exec<'_> {
         out: &mut [f32],
     ) {
         let width = self.step.width();
+        let n = experts.first().map_or(1, |expert| expert.down.n().max(1));
+        let mut is_taken = vec![false; out.len() / n];
+        for expert in experts {
+            assert!(expert.down.n() == n, "experts: rows of one width");
+            for &place in expert.places {
+                let taken = std::mem::replace(&mut is_taken[place], true);
+                assert!(!taken, "experts: place {place} is that of two");
+            }
+        }
         let out = SharedMut::new(out);
+        // So that no thread has nothing to do while others compute their last expert, or for a short time alone.
         if width <= 1 || !(experts.len() >= 3 * width || experts.len().is_multiple_of(width)) {
             for expert in experts {
                 self.expert(act, x, chosen, expert, scratch, &out);
@@ -111,7 +121,7 @@ impl Exec<'_> {
         // The gathered rows have been read: their place takes the results.
         self.expert_product(down, hidden, bias(1), packed, gathered);
         for (from, &place) in gathered.chunks_exact(n.max(1)).zip(*places) {
-            // SAFETY: no place is that of two experts, and this thread has this one.
+            // SAFETY: no place is that of two, as `experts` has checked, and this thread has this one.
             unsafe { out.piece(place * n..(place + 1) * n) }.copy_from_slice(from);
         }
     }
