@@ -4,6 +4,7 @@
 //! The scheduler's thread only puts events into a queue without limit, of at most as many entries as tokens were asked for, so
 //! a slow reader holds up nobody. Whoever drops an [`Answer`] cancels it.
 
+use crate::leaves::Leaves;
 use crate::models::Lease;
 use crate::protocol::{Answers, ApiError, Event, Job, Kind, Prompt, Ready};
 use cactus_engine::{CancelToken, Model, scheduler};
@@ -101,16 +102,10 @@ async fn prepare(
     salt: u64,
     format_field: &'static str,
 ) -> Result<Vec<Ready>, ApiError> {
-    struct Gone(CancelToken);
-    impl Drop for Gone {
-        fn drop(&mut self) {
-            self.0.cancel();
-        }
-    }
-    let gone = Gone(CancelToken::new());
+    let leaves = Leaves(CancelToken::new());
     for prompt in &mut job.prompts {
         if let Prompt::Chat(request) = prompt {
-            request.cancel = gone.0.clone();
+            request.cancel = leaves.0.clone();
         }
     }
     let work = tokio::task::spawn_blocking(move || Answers::prepare(&model, job, context_tokens, salt, format_field));

@@ -17,6 +17,7 @@
 mod answer;
 mod hearing;
 mod http;
+mod leaves;
 mod listening;
 pub mod models;
 mod routed;

@@ -5,6 +5,7 @@ use super::guard::Tenant;
 use super::route::{Facts, Hints};
 use super::stream::{self, Asked, Wire};
 use super::{App, now, stores};
+use crate::leaves::Leaves;
 use crate::protocol::openai::{chat, completions, decisions, model_list, responses};
 use crate::protocol::{ApiError, Encoder as _, Fields, Job, Kind, decisions::decide};
 use axum::Extension;
@@ -166,12 +167,6 @@ pub(super) async fn forget(
 
 /// `POST /v1/decisions`. Whoever goes away while it is computed has cancelled it.
 pub(super) async fn decisions(State(app): Shared, Extension(tenant): Extension<Tenant>, body: Body) -> Response {
-    struct Gone(CancelToken);
-    impl Drop for Gone {
-        fn drop(&mut self) {
-            self.0.cancel();
-        }
-    }
     let result: Result<(Value, Option<Facts>), ApiError> = async {
         let request = body::read(&app, body, decisions::request).await?;
         let active = app.begin()?;
@@ -179,8 +174,8 @@ pub(super) async fn decisions(State(app): Shared, Extension(tenant): Extension<T
         let here = app.only_here(&request.model, "decisions are made")?;
         let kept = app.keeps(&request.model);
         let lease = app.models.acquire(here).await?;
-        let gone = Gone(CancelToken::new());
-        let cancel = gone.0.clone();
+        let leaves = Leaves(CancelToken::new());
+        let cancel = leaves.0.clone();
         let asked = Arc::clone(&app);
         let work = tokio::task::spawn_blocking(move || {
             let (_active, kept) = (active, kept);

@@ -2,6 +2,7 @@
 
 use super::App;
 use super::body::{self, Form};
+use crate::leaves::Leaves;
 use crate::models::{Does, EmbeddingModel, Embeds, RankingModel, TokenEmbeddingModel};
 use crate::protocol::openai::embeddings::{self, Embed, Purpose, Read};
 use crate::protocol::{ApiError, Kind, rerank};
@@ -12,15 +13,6 @@ use cactus_embed::{EmbedOptions, Embedded, Error, ErrorKind, Input, Limits, Rank
 use cactus_engine::CancelToken;
 use serde_json::Value;
 use std::sync::Arc;
-
-/// Stops what is computed for a client that has gone.
-struct Leaves(CancelToken);
-
-impl Drop for Leaves {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
 
 /// `POST /v1/embeddings`.
 pub(super) async fn embed(State(app): State<Arc<App>>, body: Body) -> Response {
