@@ -158,10 +158,7 @@ impl Decoder {
 
     /// One that continues a text.
     pub(crate) fn generator(self, c: &Config<'_>) -> Result<ModelDef> {
-        let mut b = GraphBuilder::new(registry::DECODER);
-        let x = b.scope("model", |b| self.body(b))?;
-        layers::head(&mut b, x, &self.dims, self.tied, self.logits)?;
-        registry::finish(c, &self.dims, b, self.tied)
+        registry::generator(c, &self.dims, (self.tied, self.logits), |b| self.body(b))
     }
 
     /// One of texts, whose tokens see later ones where it sees `both_ways`.

@@ -124,10 +124,7 @@ impl Gemma4 {
     }
 
     pub(crate) fn generator(&self, c: &Config<'_>) -> Result<ModelDef> {
-        let mut b = GraphBuilder::new(registry::DECODER);
-        let x = b.scope("model", |b| self.body(b))?;
-        layers::head(&mut b, x, &self.dims, self.tied, self.logits)?;
-        let mut def = registry::finish(c, &self.dims, b, self.tied)?;
+        let mut def = registry::generator(c, &self.dims, (self.tied, self.logits), |b| self.body(b))?;
         def.idle = self.attention.idle(self.dims.layers);
         Ok(def)
     }

@@ -219,10 +219,7 @@ impl Lfm2 {
 
     /// As a model that continues a text.
     fn of_text(&self, c: &Config<'_>) -> Result<ModelDef> {
-        let mut b = GraphBuilder::new(registry::DECODER);
-        let x = b.scope("model", |b| self.body(b))?;
-        layers::head(&mut b, x, &self.dims, self.tied, None)?;
-        registry::finish(c, &self.dims, b, self.tied)
+        registry::generator(c, &self.dims, (self.tied, None), |b| self.body(b))
     }
 
     /// The final hidden state, `[batch, seq, hidden]`.

@@ -7,7 +7,7 @@ use crate::{
     mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet, phi3, qwen2, qwen3,
     qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_vl, qwen3_vl_moe, siglip, silero_vad, smollm3, whisper,
 };
-use cactus_ir::{Graph, GraphBuilder};
+use cactus_ir::{Graph, GraphBuilder, ValueId};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -679,8 +679,16 @@ pub fn build(config: &Value) -> Result<ModelDef> {
     (family.build)(&Config::new(family.model_type, config)?)
 }
 
-/// The definition around the finished graph of a language model.
-pub(crate) fn finish(c: &Config<'_>, dims: &Dims, b: GraphBuilder, tied: bool) -> Result<ModelDef> {
+/// A language model whose graph is `body`, which gives the final hidden state `[batch, seq, hidden]`, and a head behind it.
+pub(crate) fn generator(
+    c: &Config<'_>,
+    dims: &Dims,
+    (tied, logits): (bool, Option<layers::Logits>),
+    body: impl FnOnce(&mut GraphBuilder) -> cactus_ir::Result<ValueId>,
+) -> Result<ModelDef> {
+    let mut b = GraphBuilder::new(DECODER);
+    let x = b.scope("model", body)?;
+    layers::head(&mut b, x, dims, tied, logits)?;
     let decoder = ComponentDef {
         name: DECODER.into(),
         graph: b.finish()?,
