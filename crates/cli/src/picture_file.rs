@@ -1,7 +1,6 @@
 //! Files of pictures. HEIC, as phones make it, is read by a program of the system, where there is one: its decoder is under other terms than ours.
 
 use anyhow::{Context as _, Result, bail};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -72,8 +71,7 @@ fn as_jpeg(bytes: &[u8], most: usize) -> Result<Vec<u8>> {
 }
 
 /// Whether there is such a program; it has ended then.
-fn within_time(command: &mut Command, program: impl AsRef<OsStr>) -> Result<bool> {
-    let program = program.as_ref().display().to_string();
+fn within_time(command: &mut Command, program: &str) -> Result<bool> {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = match quiet.spawn() {
         Ok(child) => child,

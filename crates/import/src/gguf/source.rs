@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Most files that one model may be split into.
 const MAX_PARTS: usize = 1000;
 /// Colors of a pixel.
-const COLORS: usize = 3;
+pub(super) const COLORS: usize = 3;
 
 /// Opens a GGUF file; the first of a split model opens the others beside it.
 ///

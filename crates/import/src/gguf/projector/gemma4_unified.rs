@@ -1,6 +1,7 @@
 //! Gemma 4 12B, which has no encoders (`gemma4uv` and `gemma4ua`): names, configuration, and pixels whose colors llama.cpp has before rows.
 
 use super::super::names::Change;
+use super::super::source::COLORS;
 use super::super::{Metadata, TensorInfo};
 use super::File;
 use crate::{Error, Result};
@@ -48,8 +49,6 @@ const NAMES: [(&str, &str, Change); 11] = [
         Change::Keep,
     ),
 ];
-/// Colors of a pixel.
-const COLORS: usize = 3;
 
 pub(super) fn name(_: &Metadata, info: &TensorInfo) -> Option<(String, Change)> {
     let (_, own, change) = NAMES.iter().find(|row| row.0 == info.name)?;
