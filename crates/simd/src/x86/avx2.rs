@@ -248,8 +248,11 @@ impl<L: Level> Simd for Ymm<L> {
             let first = _mm256_set1_epi32(from.min(16) as i32 - 1);
             let end = _mm256_set1_epi32(to.min(16) as i32);
             let low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-            let index = [low, _mm256_add_epi32(low, _mm256_set1_epi32(8))];
-            let inside = index.map(|i| _mm256_and_si256(_mm256_cmpgt_epi32(i, first), _mm256_cmpgt_epi32(end, i)));
+            let mut inside = [low, _mm256_add_epi32(low, _mm256_set1_epi32(8))];
+            // No closure, which may end up outside of the tier's features: a call for each.
+            for i in &mut inside {
+                *i = _mm256_and_si256(_mm256_cmpgt_epi32(*i, first), _mm256_cmpgt_epi32(end, *i));
+            }
             [_mm256_castsi256_ps(inside[0]), _mm256_castsi256_ps(inside[1])]
         })
     }
@@ -433,12 +436,15 @@ impl<L: Level> Simd for Ymm<L> {
         intrinsics!([_mm256_add_ps(low, high), _mm256_sub_ps(low, high)])
     }
     #[inline(always)]
-    fn store_planes(self, v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
+    fn store_planes(self, mut v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         intrinsics!({
             let seven_bits = _mm256_set1_epi16(127);
             let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
             let low_word = _mm256_set1_epi32(0xffff);
-            let v = v.map(|v| [_mm256_and_si256(v[0], low_word), _mm256_and_si256(v[1], low_word)]);
+            // No closure, as in `lanes`.
+            for v in &mut v {
+                *v = [_mm256_and_si256(v[0], low_word), _mm256_and_si256(v[1], low_word)];
+            }
             for half in 0..2 {
                 let a = _mm256_packus_epi32(v[2 * half][0], v[2 * half][1]);
                 let b = _mm256_packus_epi32(v[2 * half + 1][0], v[2 * half + 1][1]);
