@@ -3,6 +3,7 @@ and under a policy with a person's yes. Run by `clients/run.py`, which starts se
 with the file bread.pdf, and CACTUS_ROUTED_URL. With a folder as argument it leaves screenshots there."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ def opened(browser, problems: list, url: str = URL, **options):
     page = context.new_page()
     page.on("console", lambda message: message.type in ("error", "warning") and problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: request.url.startswith((url, "data:")) or problems.append(f"elsewhere: {request.url}"))
+    page.on("request", lambda request: request.url.startswith((url, "data:", f"blob:{url}")) or problems.append(f"elsewhere: {request.url}"))
     page.goto(url)
     expect(page.locator("#model option")).not_to_have_count(0)
     return page
@@ -68,6 +69,15 @@ def pictures(browser, problems: list) -> None:
     expect(page.locator("#shown img")).to_have_count(0)
     expect(page.locator(".assistant .error")).to_have_count(0)
     shoot(page, "pictures")
+    # Of a film, the frames go.
+    page.locator("#pictures").set_input_files(file.parents[3] / "crates" / "audio" / "tests" / "files" / "video_and_sound.webm")
+    expect(page.locator("#shown img")).to_have_attribute("title", re.compile(r"video_and_sound.webm, a film of \d+ frames"))
+    page.locator("#input").focus()
+    ask(page, "What happens?")
+    ended(page)
+    expect(page.locator(".user .seen img[title*=film]")).to_have_count(1)
+    expect(page.locator(".assistant .error")).to_have_count(0)
+    shoot(page, "films")
     # Editing puts it back; what is no picture is refused.
     page.locator(".user").last.hover()
     page.locator(".user button", has_text="Edit").last.click()

@@ -85,6 +85,7 @@ if $optional && has apt-get; then
     has cmake || wanted+=(cmake)
     has pkg-config || wanted+=(pkg-config)
     has heif-convert || wanted+=(libheif-examples)
+    has ffmpeg || wanted+=(ffmpeg)
     if ((${#wanted[@]})); then
         say "installing ${wanted[*]}, which the steps instructions, ffi and tests use"
         install_packages "${wanted[@]}" || say "they could not be installed; the steps instructions and ffi will leave out what needs them"

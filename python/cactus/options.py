@@ -150,17 +150,22 @@ def messages_of(messages: Messages) -> list[Any]:
 
 
 def _filled(message: Any, at: str) -> Any:
-    """A message whose parts `{"type": "image", "image": …}` and `{"type": "audio", "audio": …}` hold a picture or a sound in any form."""
+    """A message whose parts `{"type": "image", "image": …}`, `{"type": "audio", "audio": …}` and `{"type": "video", "video": …}` hold a picture, a sound or
+    the frames of a film in any form."""
     from . import pictures, sounds
 
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         return message
-    forms = {"image": pictures.part_of, "audio": sounds.part_of}
+    forms = {"image": pictures.part_of, "audio": sounds.part_of, "video": pictures.film_part_of}
 
     def made(part: Any, i: int) -> Any:
         kind = part.get("type") if isinstance(part, Mapping) else None
         held = isinstance(kind, str) and kind in forms and kind in part
-        return forms[kind](f"{at}.content[{i}].{kind}", part[kind]) if held else part
+        if not held:
+            return part
+        # What else the part says, as how many frames go by in a second.
+        beside = {field: value for field, value in part.items() if field != kind}
+        return {**beside, **forms[kind](f"{at}.content[{i}].{kind}", part[kind])}
 
     return {**message, "content": [made(part, i) for i, part in enumerate(message["content"])]}
 

@@ -1,4 +1,4 @@
-"""Pictures in messages: files, bytes, Pillow's images and arrays become what a request holds."""
+"""Pictures and films in messages: files, bytes, Pillow's images and arrays become what a request holds."""
 
 from __future__ import annotations
 
@@ -62,3 +62,11 @@ def _png(name: str, array: Any) -> bytes:
 def part_of(name: str, picture: Any) -> dict[str, Any]:
     """A picture as a part of a message."""
     return {"type": "image", "data": base64.b64encode(picture_bytes(name, picture)).decode("ascii")}
+
+
+def film_part_of(name: str, film: Any) -> dict[str, Any]:
+    """A film as a part of a message: its frames in order, each a picture in any form, or an array `[frames, height, width, 3]` of bytes."""
+    if isinstance(film, (str, bytes, bytearray, memoryview, os.PathLike)) or not hasattr(film, "__iter__"):
+        raise refused(name, "the frames of a film: a list of pictures, or an array [frames, height, width, 3] of bytes", film)
+    frames = [picture_bytes(f"{name}[{i}]", frame) for i, frame in enumerate(film)]
+    return {"type": "video", "frames": [base64.b64encode(frame).decode("ascii") for frame in frames]}

@@ -56,6 +56,24 @@ def test_images_of_pillow_are_upright(model):
     assert (of_file.text, of_file.prompt_tokens) == (of_pillow.text, of_pillow.prompt_tokens)
 
 
+def test_films_are_their_frames_in_any_form(model):
+    frames = numpy.random.default_rng(2).integers(0, 256, (3, 20, 30, 3), dtype=numpy.uint8)
+    Image = pytest.importorskip("PIL.Image")
+
+    def answer(film, **more):
+        part = {"type": "video", "video": film, **more}
+        return model.chat([{"role": "user", "content": [part, {"type": "text", "text": "What is this?"}]}], **ASKED)
+
+    of_array, of_pillow = answer(frames), answer([Image.fromarray(frame) for frame in frames])
+    assert (of_array.text, of_array.prompt_tokens) == (of_pillow.text, of_pillow.prompt_tokens)
+    # A frame a second is seen, and the whole film is.
+    assert answer(frames, fps=2).prompt_tokens < of_array.prompt_tokens
+    assert answer(frames, times=[0, 1, 2], seconds=3).text == of_array.text
+    for film, more, word in [([], {}, "frames"), (b"abc", {}, "list of pictures"), (frames, {"fps": "a"}, "a second"), ([frames[0], frames[0][:10]], {}, "30 x 20")]:
+        with pytest.raises(InvalidRequestError, match=word):
+            answer(film, **more)
+
+
 def test_a_session_goes_on_about_its_picture(model):
     session = model.session()
     first = session.chat("What is this?", images=[PNG], **ASKED)

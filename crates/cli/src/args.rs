@@ -356,6 +356,16 @@ pub(crate) struct RunArgs {
     /// Play the model this sound (WAV, MP3, FLAC, Ogg, M4A) with the prompt; can be repeated
     #[arg(long, visible_alias = "audio-file", value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
     pub(crate) audio: Vec<PathBuf>,
+    /// Show the model this film with the prompt: a file, where the system has `ffmpeg`, or a folder of pictures, which are its frames by name; can
+    /// be repeated
+    #[arg(long, visible_alias = "video-file", value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
+    pub(crate) video: Vec<PathBuf>,
+    /// Frames a second of a film that is a folder of pictures
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = crate::film_file::rate, requires = "video")]
+    pub(crate) video_fps: f64,
+    /// See at most this many frames of a film [default: as the bundle says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "video")]
+    pub(crate) video_frames: Option<u32>,
     /// Token ids to continue, instead of a prompt; separated by commas
     #[arg(long, value_delimiter = ',', value_name = "IDS", conflicts_with = "prompt")]
     pub(crate) input_ids: Option<Vec<u32>>,

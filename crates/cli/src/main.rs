@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod film_file;
 mod hint;
 mod model;
 mod npy;

@@ -24,8 +24,8 @@ use crate::media::Media;
 use crate::scheduler::Request;
 use crate::{CancelToken, Error, GenerateOptions, Model, Result};
 pub use attached::{
-    MAX_FILE_BYTES, Sense, WrongPart, check_files, file_bytes, media_of_part, picture_of_part, picture_of_url,
-    sound_of_part, to_base64,
+    Data, MAX_FILE_BYTES, MediaFile, Sense, Timing, WrongPart, check_files, file_bytes, film_of_part, media_of_part,
+    picture_of_part, picture_of_url, sound_of_part, to_base64,
 };
 use cactus_text::grammar::{Constraint, Grammar, Reasoning};
 use cactus_text::tools::{CallFormat, ParserOptions, most_relevant, prepare_messages};
@@ -55,12 +55,14 @@ pub const MAX_TOOLS_TO_CHOOSE: usize = 16_384;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
     /// Messages in the form of the OpenAI API: roles `system`, `developer`, `user`, `assistant` and `tool`; the content a
-    /// string, null, or parts of the types `text`, `image` and `audio` ([`media_of_part`]); `tool_calls`, `tool_call_id` and `reasoning_content`.
+    /// string, null, or parts of the types `text`, `image`, `audio` and `video` ([`media_of_part`]); `tool_calls`, `tool_call_id` and `reasoning_content`.
     pub messages: Vec<Value>,
     /// The pictures of the parts of the type `image` that come without a file, in the order in which these stand in all messages.
     pub pictures: Vec<Shown>,
     /// The sounds of the parts of the type `audio` that come without a file, in the same way.
     pub sounds: Vec<Shown>,
+    /// The films of the parts of the type `video` that come without frames, in the same way.
+    pub films: Vec<Shown>,
     /// What the model may call.
     pub tools: Vec<Tool>,
     /// Which of them it may, or has to, call. With [`ToolChoice::None`] the model is not told of any.
@@ -78,14 +80,14 @@ pub struct ChatRequest {
     pub most_tools: Option<usize>,
     /// How near each of the tools is to that message, if a model of vectors was asked; it counts beside the words.
     pub tool_nearness: Option<Vec<f32>>,
-    /// The context rolls, so pictures and sounds that do not fit it together are no error: the oldest are let go.
+    /// The context rolls, so pictures, sounds and films that do not fit it together are no error: the oldest are let go.
     pub rolls: bool,
     /// The last message is the beginning of the answer.
     pub continue_final: bool,
     /// What was computed and compiled for others is used again for requests of equal salt only: a tenant's own number keeps
     /// others from learning by the time of an answer what was asked before. 0 by default.
     pub salt: u64,
-    /// Stops looking at pictures and listening to sounds of the conversation, from any thread.
+    /// Stops looking at pictures and films and listening to sounds of the conversation, from any thread.
     pub cancel: CancelToken,
 }
 
@@ -95,6 +97,7 @@ impl Default for ChatRequest {
             messages: Vec::new(),
             pictures: Vec::new(),
             sounds: Vec::new(),
+            films: Vec::new(),
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
             parallel_calls: true,
@@ -173,7 +176,7 @@ impl Chat {
         Ok(chat)
     }
 
-    /// The pictures and sounds of the prompt.
+    /// The pictures, sounds and films of the prompt.
     pub fn media(&self) -> &[Arc<Media>] {
         &self.media
     }

@@ -1,4 +1,4 @@
-//! Pictures and sounds in a prompt: rows in place of embeddings, and the ids by which they are known.
+//! Pictures, sounds and films in a prompt: rows in place of embeddings, and the ids by which they are known.
 //!
 //! A prompt is token ids. A position that has a row of its own instead of a token gets an id of its own too, beyond those of every
 //! vocabulary: the model hands out a run of ids for each medium, and the same ones for the same medium ever after. So equal ids mean equal
@@ -34,11 +34,18 @@ pub enum MediaKind {
         /// Columns of the grid in which they stand, row after row. It matters where [`Model::media_in_grids`].
         columns: Option<NonZeroUsize>,
     },
+    /// Those of a film: those of a frame see each other where the model was trained so. Text stands between its frames.
+    Film {
+        /// Rows of a frame.
+        rows: NonZeroUsize,
+        /// As of a picture.
+        columns: Option<NonZeroUsize>,
+    },
     /// Those of a sound: each sees those before it.
     Sound,
 }
 
-/// The rows of a picture or sound. See the module documentation.
+/// The rows of a picture, a sound or a film. See the module documentation.
 #[derive(Debug)]
 pub struct Media {
     first: u32,
@@ -82,8 +89,16 @@ impl Media {
     #[must_use]
     pub fn columns(&self) -> Option<NonZeroUsize> {
         match self.kind {
-            MediaKind::Picture { columns } => columns,
+            MediaKind::Picture { columns } | MediaKind::Film { columns, .. } => columns,
             MediaKind::Sound => None,
+        }
+    }
+
+    /// Rows that stand together: all, or those of a frame.
+    fn rows_of_part(&self) -> usize {
+        match self.kind {
+            MediaKind::Film { rows, .. } => rows.get(),
+            MediaKind::Picture { .. } | MediaKind::Sound => self.len(),
         }
     }
 
@@ -128,7 +143,7 @@ impl Known {
             }
             None => {
                 let (first, before) = match kind {
-                    MediaKind::Picture { .. } => (FIRST_MEDIA_ID, &mut table.used[0]),
+                    MediaKind::Picture { .. } | MediaKind::Film { .. } => (FIRST_MEDIA_ID, &mut table.used[0]),
                     MediaKind::Sound => (FIRST_CAUSAL_ID, &mut table.used[1]),
                 };
                 // One id stays unused behind each, so that two of them never look like one.
@@ -136,7 +151,7 @@ impl Known {
                     .ok()
                     .and_then(|n| before.checked_add(n)?.checked_add(1));
                 let Some(used) = used.filter(|used| *used < IDS) else {
-                    let what = "the model has been shown too many pictures or sounds; load it again".to_owned();
+                    let what = "the model has been shown too many pictures, sounds or films; load it again".to_owned();
                     return Err(Error::Argument(what));
                 };
                 let first = first + std::mem::replace(before, used);
@@ -174,9 +189,14 @@ impl Model {
     /// one call can compute.
     pub fn hold_media(&self, digest: MediaDigest, rows: Vec<f32>, kind: MediaKind) -> Result<Arc<Media>> {
         let Some(width) = self.media_width() else {
-            return Err(Error::Argument("the model takes no pictures or sounds".to_owned()));
+            return Err(Error::Argument(
+                "the model takes no pictures, sounds or films".to_owned(),
+            ));
         };
-        let (count, most) = (rows.len() / width.max(1), self.program().chunk_tokens());
+        let (mut count, most) = (rows.len() / width.max(1), self.program().chunk_tokens());
+        if let MediaKind::Film { rows, .. } = kind {
+            count = count.min(rows.get());
+        }
         let together = self.program().media_see_ahead() && kind != MediaKind::Sound;
         if together && count > most {
             return Err(Error::Argument(format!(
@@ -236,7 +256,7 @@ impl Held {
                 let found = model.known_media().find(id);
                 self.0.push(found.ok_or_else(|| {
                     Error::Argument(format!(
-                        "the prompt has the id {id}, and no picture or sound with it is held"
+                        "the prompt has the id {id}, and no picture, sound or film with it is held"
                     ))
                 })?);
             }
@@ -263,17 +283,16 @@ impl Held {
                 at += 1;
                 continue;
             };
-            let run = (id..media.ids().end)
-                .zip(&tokens[at..])
-                .take_while(|(a, b)| a == *b)
-                .count();
+            let skipped = (id - media.first) as usize;
+            let within = skipped % media.rows_of_part();
+            let end = media.ids().end.min(id + (media.rows_of_part() - within) as u32);
+            let run = (id..end).zip(&tokens[at..]).take_while(|(a, b)| a == *b).count();
             // Models whose lower layers read ids read that of padding at such places, which is 0.
             parted.ids[at..at + run].fill(0);
-            let skipped = (id - media.first) as usize;
             parted.rows.push(MediaRows {
                 at,
                 rows: &media.rows[skipped * media.width..][..run * media.width],
-                skipped,
+                skipped: within,
                 see_each_other: media.kind != MediaKind::Sound,
                 columns: media.columns(),
             });
@@ -415,6 +434,25 @@ mod tests {
         assert_eq!(parted.ids, [0, 0, 7, 0, 9]);
         let found: Vec<(usize, &[f32])> = parted.rows.iter().map(|r| (r.at, r.rows)).collect();
         assert_eq!(found, [(0, &[4.0, 5.0, 6.0, 7.0][..]), (3, &[0.0, 1.0])]);
+    }
+
+    #[test]
+    fn rows_of_a_film_are_counted_by_frame() {
+        let known = Known::default();
+        let rows: Vec<f32> = (0..6).map(|x| x as f32).collect();
+        let [three, one] = [3, 1].map(NonZeroUsize::new);
+        let film = MediaKind::Film {
+            rows: three.unwrap(),
+            columns: one,
+        };
+        let media = known.hold(A, 1, rows, film).unwrap();
+        let first = media.ids().start;
+        let held = Held(vec![media]);
+        let parted = held
+            .part(&[first + 1, first + 2, 7, first + 3, first + 4, first + 5])
+            .unwrap();
+        let found: Vec<_> = parted.rows.iter().map(|r| (r.at, r.rows, r.skipped)).collect();
+        assert_eq!(found, [(0, &[1.0, 2.0][..], 1), (3, &[3.0, 4.0, 5.0], 0)]);
     }
 
     #[test]

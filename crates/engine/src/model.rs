@@ -67,6 +67,7 @@ pub struct Model {
     media: Known,
     pictures: OnceLock<Arc<dyn Shows>>,
     sounds: OnceLock<Arc<dyn Shows>>,
+    films: OnceLock<Arc<dyn Shows>>,
 }
 
 impl Model {
@@ -131,6 +132,7 @@ impl Model {
             media: Known::default(),
             pictures: OnceLock::new(),
             sounds: OnceLock::new(),
+            films: OnceLock::new(),
         }))
     }
 
@@ -189,20 +191,22 @@ impl Model {
         }
     }
 
-    /// Gives it what shows it pictures, or sounds; once each, later ones are left.
+    /// Gives it what shows it pictures, sounds or films; once each, later ones are left.
     pub fn set_shows(&self, sense: Sense, shows: Arc<dyn Shows>) {
         let _ = match sense {
             Sense::Picture => self.pictures.set(shows),
             Sense::Sound => self.sounds.set(shows),
+            Sense::Film => self.films.set(shows),
         };
     }
 
-    /// What shows it pictures, or sounds, where somebody gave it that.
+    /// What shows it pictures, sounds or films, where somebody gave it that.
     #[must_use]
     pub fn shows(&self, sense: Sense) -> Option<&Arc<dyn Shows>> {
         match sense {
             Sense::Picture => self.pictures.get(),
             Sense::Sound => self.sounds.get(),
+            Sense::Film => self.films.get(),
         }
     }
 

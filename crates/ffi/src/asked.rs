@@ -243,6 +243,7 @@ impl Asked {
                     messages,
                     pictures: Vec::new(),
                     sounds: Vec::new(),
+                    films: Vec::new(),
                     tools: tools(&list(map, "tools")?.unwrap_or_default())?,
                     tool_choice: tool_choice(map.get("tool_choice"))?,
                     parallel_calls: flag(map, "parallel_tool_calls")?.unwrap_or(true),

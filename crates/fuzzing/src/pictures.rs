@@ -88,15 +88,68 @@ pub(crate) fn picture_record(data: &[u8]) -> bool {
         assert!(made.values.iter().all(|v| v.is_finite()), "finite numbers");
         assert_eq!(made.tokens, plan.tokens);
     }
+    film(&record);
     true
+}
+
+/// As many frames are seen as are said, and those that few pixels are asked for are computed.
+fn film(record: &Processor) {
+    let Some(films) = &record.films else {
+        return;
+    };
+    for (count, seconds) in [(0, 0.0), (1, 1e6), (40, 3.0), (1 << 30, 1e-9), (100_000, 4000.0)] {
+        let chosen = films.frames.chosen(count, seconds);
+        assert!(chosen.len() <= films.frames.most as usize && chosen.is_empty() == (count == 0));
+        assert!(
+            chosen.is_sorted() && chosen.iter().all(|&i| i < count),
+            "frames in order"
+        );
+        let times: Vec<f64> = chosen.iter().map(|&i| i as f64 * seconds / count as f64).collect();
+        let Ok(Some(plan)) = record.plan_film(20, 30, &times, seconds) else {
+            continue;
+        };
+        assert_eq!(plan.tokens, plan.frame.tokens * plan.times.len() as u64);
+        let view = &plan.frame.views[0];
+        if plan.tokens > 1 << 12 || view.width * view.height > 1 << 16 {
+            continue;
+        }
+        assert!(films.text(&plan).matches(&films.marks.token).count() as u64 >= plan.tokens);
+        let frame = Picture::new(20, 30, vec![7; 20 * 30 * 3]).expect("as many bytes as the sides say");
+        let joined = vec![&frame; films.joined as usize];
+        let made = record
+            .process_frames(&plan, &joined)
+            .expect("what was planned is computed");
+        assert_eq!(
+            made.values.len(),
+            made.shape.iter().product::<usize>(),
+            "the shape is right"
+        );
+        assert_eq!(made.tokens, plan.frame.tokens);
+    }
 }
 
 /// The records of the golden file.
 pub(crate) fn record_seeds() -> Vec<Vec<u8>> {
     let all: serde_json::Value = serde_json::from_slice(&golden("records.json")).expect("JSON");
     let models = all.as_object().expect("records by name");
-    models
-        .values()
-        .map(|model| model["record"].to_string().into_bytes())
+    let records = models.values().map(|model| &model["record"]);
+    let film = |record: &serde_json::Value, size: serde_json::Value, joined: u32| {
+        let mut record = record.clone();
+        record["films"] = serde_json::json!({
+            "frames": {"rate": 2.0, "least": 2, "most": 9, "spread": "nearest", "skip_seconds": 1.0}, "joined": joined, "size": size,
+            "time": "seconds", "marks": {"token": "<v>", "start": "{count} of {length}", "frame": "{time}", "end": "."},
+        });
+        record
+    };
+    let films = records.clone().filter_map(|record| {
+        let copies = record["layout"].get("patches")?["copies"].as_u64().unwrap_or(1) as u32;
+        let unit = record["patch"].as_u64()? * record["merge"].as_u64().unwrap_or(1);
+        let size = serde_json::json!({"squares": {"side": 2 * unit, "tile": unit}});
+        Some(film(record, size, copies))
+    });
+    records
+        .cloned()
+        .chain(films)
+        .map(|record| record.to_string().into_bytes())
         .collect()
 }

@@ -80,21 +80,32 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
 }
 
 /// How sound or a picture becomes an input: in a file of its own, or in that of everything that prepares an input, where pictures come first if
-/// the model sees.
+/// the model sees. What is said of films stands in its section `video_processor`.
 fn front_end(folder: &Path, config: &Value) -> Result<Value> {
-    if let Some(alone) = read_json_if_there(&folder.join("preprocessor_config.json"))? {
-        return Ok(alone);
-    }
-    let all = read_json_if_there(&folder.join("processor_config.json"))?;
-    let section = all.and_then(|mut all| {
-        let mut keys = ["feature_extractor", "image_processor"];
-        if config.get("vision_config").is_some_and(Value::is_object) {
-            keys.reverse();
+    let sees = config.get("vision_config").is_some_and(Value::is_object);
+    let mut all = read_json_if_there(&folder.join("processor_config.json"))?;
+    let mut section = |key: &str| {
+        let section = all.as_mut().and_then(|all| all.get_mut(key)).map(Value::take);
+        section.filter(Value::is_object)
+    };
+    let found = match read_json_if_there(&folder.join("preprocessor_config.json"))? {
+        Some(alone) => Some(alone),
+        None => {
+            let mut keys = ["feature_extractor", "image_processor"];
+            if sees {
+                keys.reverse();
+            }
+            keys.into_iter().find_map(&mut section)
         }
-        let key = keys.into_iter().find(|key| all.get(key).is_some())?;
-        all.get_mut(key).map(Value::take)
-    });
-    Ok(section.filter(Value::is_object).unwrap_or_else(|| json!({})))
+    };
+    let mut found = found.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    if sees && found.as_object().is_some_and(|fields| !fields.is_empty()) {
+        let alone = read_json_if_there(&folder.join("video_preprocessor_config.json"))?;
+        if let Some(films) = alone.or_else(|| section("video_processor")) {
+            found["video_processor"] = films;
+        }
+    }
+    Ok(found)
 }
 
 /// How sound becomes an input of a model that sees, too.

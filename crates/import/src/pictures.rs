@@ -4,6 +4,7 @@
 //! Every step that the folder asks for is done or refused by its name: a picture that is prepared in another way gives a worse vector
 //! and no error.
 
+mod films;
 mod views;
 
 use crate::fields::Fields;
@@ -57,6 +58,7 @@ pub(crate) fn record(def: &ModelDef, front_end: &Value) -> Result<Option<Process
         },
         places: None,
         marks: None,
+        films: None,
     };
     fits(&record, pictures)?;
     Ok(Some(record))

@@ -6,7 +6,7 @@ use crate::axial_encoder::AxialEncoder;
 use crate::config::Config;
 use crate::gemma4_text::{self, Gemma4};
 use crate::picture_encoder::PICTURE_ENCODER;
-use crate::registry::{MarksDef, SeesDef, SoundMarksDef, ViewsDef};
+use crate::registry::{FilmMarksDef, FilmsDef, FramesDef, MarksDef, SeesDef, SoundMarksDef, ViewsDef};
 use crate::sound_encoder::SoundEncoder;
 use crate::{ModelDef, Result, seeing};
 
@@ -19,6 +19,19 @@ pub(crate) const MARKS: MarksDef = MarksDef {
     tile: "",
     row_end: "",
     whole: "",
+};
+
+pub(crate) const FILMS: FilmsDef = FilmsDef {
+    frames: FramesDef::Parts(32),
+    marks: FilmMarksDef {
+        written: "<|video|>",
+        token: "<|image|>",
+        start: "",
+        frame: "{time} <|image>",
+        frame_end: "<image|>",
+        between: " ",
+        end: "",
+    },
 };
 
 pub(crate) const SOUND_MARKS: SoundMarksDef = SoundMarksDef {
@@ -43,6 +56,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         channels_last: true,
         copies: 1,
         marks: MARKS,
+        films: Some(FILMS),
     };
     let hidden = decoder.dims.hidden;
     let model = seeing::beside(c, decoder.generator(&text)?, encoder.component()?, sees)?;

@@ -3,7 +3,7 @@
 //! window, and those of a sound see what is before them. Gemma team 2026.
 
 use crate::config::{Config, MAX_WIDTH};
-use crate::gemma4::{MARKS, SOUND_MARKS};
+use crate::gemma4::{FILMS, MARKS, SOUND_MARKS};
 use crate::gemma4_text::{Gemma4, Usual};
 use crate::layers::{Norm, layer_norm, layer_norm_of, linear};
 use crate::picture_encoder::{self, CELLS, CHANNELS, PATCHES, PICTURE_ENCODER, ROWS, TOKENS};
@@ -42,6 +42,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         channels_last: true,
         copies: 1,
         marks: MARKS,
+        films: Some(FILMS),
     };
     let width = decoder.dims.hidden;
     let model = seeing::beside(

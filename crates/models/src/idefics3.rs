@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::decoder::Decoder;
 use crate::media::Media;
 use crate::picture_encoder::{self, Defaults, PictureEncoder, Projector};
-use crate::registry::{MarksDef, PlacesDef, SeesDef, ViewsDef};
+use crate::registry::{FilmMarksDef, FilmsDef, FramesDef, MarksDef, PlacesDef, SeesDef, ViewsDef};
 use crate::{ModelDef, Result, seeing};
 
 const MARKS: MarksDef = MarksDef {
@@ -19,6 +19,23 @@ const MARKS: MarksDef = MarksDef {
     tile: "<fake_token_around_image><row_{row}_col_{column}>",
     row_end: "\n",
     whole: "\n<fake_token_around_image><global-img>",
+};
+
+const FILMS: FilmsDef = FilmsDef {
+    frames: FramesDef::Below {
+        rate: 1.0,
+        most: 64,
+        skip_seconds: 1.0,
+    },
+    marks: FilmMarksDef {
+        written: "<video>",
+        token: "<image>",
+        start: "You are provided the following series of {count} frames from a {length} [H:MM:SS] video.\n",
+        frame: "\nFrame from {time}:<fake_token_around_image><global-img>",
+        frame_end: "<fake_token_around_image>",
+        between: "",
+        end: "\n\n",
+    },
 };
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
@@ -48,6 +65,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         places: Some(PlacesDef::Nearest),
         channels_last: false,
         marks: MARKS,
+        films: (c.family() == "smolvlm").then_some(FILMS),
         ..seeing::of(&encoder)
     };
     seeing::beside(c, decoder.build(&text)?, encoder.component()?, sees)

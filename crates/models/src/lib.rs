@@ -82,9 +82,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use normal::share_below;
 pub use picture_encoder::PICTURE_ENCODER;
 pub use registry::{
-    ActivityDef, ComponentDef, FAMILIES, Family, HeardDef, HearsDef, LocalDef, MarksDef, ModelDef, PicturesDef,
-    PlacesDef, PositionsDef, SamplesDef, SeesDef, SoundDef, SoundMarksDef, StreamingDef, TransducerDef, ViewsDef,
-    build,
+    ActivityDef, ComponentDef, FAMILIES, Family, FilmMarksDef, FilmsDef, FramesDef, HeardDef, HearsDef, LocalDef,
+    MarksDef, ModelDef, PicturesDef, PlacesDef, PositionsDef, SamplesDef, SeesDef, SoundDef, SoundMarksDef,
+    StreamingDef, TransducerDef, ViewsDef, build,
 };
 pub use sound_encoder::SOUND_ENCODER;
 pub use texts::{PoolingDef, ScoresDef, VectorsDef};

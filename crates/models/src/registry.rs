@@ -161,7 +161,7 @@ pub struct PicturesDef {
 }
 
 /// How a model that writes text sees pictures: their rows stand among the embeddings of tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SeesDef {
     /// Name of the component, with the inputs `patches` `f32[1, tokens, patches, numbers]` and `places`
@@ -185,6 +185,62 @@ pub struct SeesDef {
     pub copies: usize,
     /// What stands in a prompt for a picture.
     pub marks: MarksDef,
+    /// How it sees films; none where it sees none.
+    pub films: Option<FilmsDef>,
+}
+
+/// How a model sees films: some frames, each as a picture, or as many together as a patch has copies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FilmsDef {
+    /// Which frames.
+    pub frames: FramesDef,
+    /// What stands in a prompt for one.
+    pub marks: FilmMarksDef,
+}
+
+/// Which frames of a film a model sees, where its folder is silent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FramesDef {
+    /// So many from the starts of as many parts, with minutes and seconds.
+    Parts(usize),
+    /// So many a second from the first to the last, at least and at most so many, to the nearest, with seconds and tenths.
+    Nearest {
+        /// Frames a second.
+        rate: f64,
+        /// Fewest.
+        least: usize,
+        /// Most.
+        most: usize,
+    },
+    /// So many a second, at most so many, rounded down, without the first and last seconds of a long film, with minutes and seconds.
+    Below {
+        /// Frames a second.
+        rate: f64,
+        /// Most.
+        most: usize,
+        /// Seconds that are left out at both ends.
+        skip_seconds: f64,
+    },
+}
+
+/// What stands in a prompt for a film. `{count}` and `{length}` are filled in `start`, `{time}` in `frame`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilmMarksDef {
+    /// What a chat template writes for a film; empty where that is the token.
+    pub written: &'static str,
+    /// A token that is replaced by a row.
+    pub token: &'static str,
+    /// Before everything.
+    pub start: &'static str,
+    /// Before a frame.
+    pub frame: &'static str,
+    /// Behind a frame.
+    pub frame_end: &'static str,
+    /// Between frames.
+    pub between: &'static str,
+    /// Behind everything.
+    pub end: &'static str,
 }
 
 /// What an image processor makes of a picture.

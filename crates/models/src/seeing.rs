@@ -5,7 +5,7 @@ use crate::decoder::Decoder;
 use crate::grid_encoder::GridEncoder;
 use crate::media::{AXES, Grids, Media};
 use crate::picture_encoder::{PICTURE_ENCODER, PictureEncoder};
-use crate::registry::{self, ComponentDef, MarksDef, PlacesDef, SeesDef, ViewsDef};
+use crate::registry::{self, ComponentDef, FilmMarksDef, FilmsDef, FramesDef, MarksDef, PlacesDef, SeesDef, ViewsDef};
 use crate::{Error, ErrorKind, ModelDef, Result};
 
 /// The sections for texts, of the family `family`, and for pictures.
@@ -26,6 +26,24 @@ pub(crate) fn sections<'a>(c: &Config<'a>, family: &str) -> Result<[Config<'a>; 
     Ok([text, vision.ok_or_else(|| missing("vision_config"))?])
 }
 
+/// Pairs of frames, with the marks of a picture around each.
+const FILMS_IN_GRIDS: FilmsDef = FilmsDef {
+    frames: FramesDef::Nearest {
+        rate: 2.0,
+        least: 4,
+        most: 768,
+    },
+    marks: FilmMarksDef {
+        written: "<|vision_start|><|video_pad|><|vision_end|>",
+        token: "<|video_pad|>",
+        start: "",
+        frame: "<{time} seconds><|vision_start|>",
+        frame_end: "<|vision_end|>",
+        between: "",
+        end: "",
+    },
+};
+
 /// What is known of an encoder alone.
 pub(crate) fn of(encoder: &PictureEncoder) -> SeesDef {
     SeesDef {
@@ -38,6 +56,7 @@ pub(crate) fn of(encoder: &PictureEncoder) -> SeesDef {
         channels_last: false,
         copies: 1,
         marks: MarksDef::default(),
+        films: None,
     }
 }
 
@@ -87,6 +106,7 @@ pub(crate) fn in_grids(
         channels_last: false,
         copies: encoder.times,
         marks,
+        films: Some(FILMS_IN_GRIDS),
     };
     beside(c, decoder.generator(text)?, encoder.component()?, sees)
 }

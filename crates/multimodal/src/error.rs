@@ -10,7 +10,7 @@ pub enum ErrorKind {
     Picture,
     /// The sound cannot be decoded, or is too short or too long.
     Sound,
-    /// The picture or the sound has more tokens than the context holds.
+    /// The picture, the film or the sound has more tokens than the context holds.
     TooManyTokens,
     /// It was stopped.
     Cancelled,
@@ -49,6 +49,19 @@ pub enum Error {
         /// Tokens that the context holds.
         context: usize,
     },
+    /// See [`ErrorKind::TooManyTokens`].
+    #[error(
+        "a film of which {frames} frames are seen has {tokens} tokens, and the context holds {context}; make the context larger, or let the \
+         model see fewer frames"
+    )]
+    TooManyFrames {
+        /// Frames that the model sees.
+        frames: usize,
+        /// Tokens of all of them.
+        tokens: u64,
+        /// Tokens that the context holds.
+        context: usize,
+    },
     /// See [`ErrorKind::Sound`].
     #[error(transparent)]
     Sound(#[from] cactus_audio::Error),
@@ -79,7 +92,9 @@ impl Error {
         match self {
             Error::Picture(_) => ErrorKind::Picture,
             Error::Sound(_) | Error::SoundLength(_) => ErrorKind::Sound,
-            Error::TooManyTokens { .. } | Error::TooManySeconds { .. } => ErrorKind::TooManyTokens,
+            Error::TooManyTokens { .. } | Error::TooManyFrames { .. } | Error::TooManySeconds { .. } => {
+                ErrorKind::TooManyTokens
+            }
             Error::Cancelled => ErrorKind::Cancelled,
             Error::Model(_) | Error::Bundle(_) | Error::Runtime(_) | Error::Engine(_) => ErrorKind::Model,
         }

@@ -1,10 +1,10 @@
-//! Pictures and sounds for models that write text about them: from a file to rows that stand in a prompt.
+//! Pictures, films and sounds for models that write text about them: from a file to rows that stand in a prompt.
 //!
-//! Purpose: one way for the command line, HTTP, C and Python to show a model a picture, and to play it a sound. [`Pictures`] belongs to a model whose bundle has an
+//! Purpose: one way for the command line, HTTP, C and Python to show a model a picture or a film, and to play it a sound. [`Pictures`] belongs to a model whose bundle has an
 //! encoder of pictures and a record of what it reads (`vision.json`). It tells from a file's header how many tokens a picture will be,
 //! refuses what does not fit the context before a pixel is decoded, prepares and encodes the picture view by view, and gives a
 //! [`Shown`](cactus_engine::chat::Shown): the text that stands in the prompt, and the rows in place of its tokens. What was encoded lately is
-//! kept, so that the next question about a picture costs nothing. [`Sounds`] does the same with the encoder of sounds and its record
+//! kept, so that the next question about a picture costs nothing. [`Films`] shows it frames of a film, by the same record and encoder. [`Sounds`] does the same with the encoder of sounds and its record
 //! (`hearing.json`): how many tokens a sound will be depends on its length alone.
 //!
 //! The encoder's memory is taken when a picture is encoded and given back afterwards; its weights stay mapped, which the system drops when
@@ -17,15 +17,18 @@
 
 mod cache;
 mod error;
+mod films;
 mod pictures;
 mod sounds;
 
 pub use cactus_vision::{Limits, Picture, Plan, Processor};
 pub use error::{Error, ErrorKind, Result};
+pub use films::{Films, Watched};
 pub use pictures::{Look, Pictures};
 pub use sounds::{Heard, Sounds};
 
 use cactus_engine::Model;
+use cactus_engine::chat::MediaFile;
 use std::sync::Arc;
 
 /// Gives `model` what it sees and hears with, as far as its bundle has that, for conversations that hold files.
@@ -36,6 +39,15 @@ pub fn attach(model: &Model) -> Result<()> {
     Pictures::attach(model)?;
     Sounds::attach(model)?;
     Ok(())
+}
+
+/// The files of pictures or sounds.
+fn files_of<'a>(files: &[&'a MediaFile]) -> std::result::Result<Vec<&'a [u8]>, String> {
+    let each = files.iter().map(|file| match file {
+        MediaFile::File(bytes) => Ok(&bytes[..]),
+        MediaFile::Frames(..) => Err("expected a file, found the frames of a film".to_owned()),
+    });
+    each.collect()
 }
 
 /// What tells one loaded model from another.

@@ -1,19 +1,20 @@
 //! What a model sees pictures with.
 
 use crate::cache::Cache;
-use crate::{Error, Result, owner};
+use crate::films::Films;
+use crate::{Error, Result, files_of, owner};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, VISION_PATH};
-use cactus_engine::chat::{Asking, Sense, Shown, Shows};
+use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows};
 use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
 use cactus_vision::decode::header;
-use cactus_vision::processor::{Marks, Processed};
+use cactus_vision::processor::{Grid, Marks, Processed, View};
 use cactus_vision::{Limits, Picture, Plan, Processor};
 use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 const COMPONENT: &str = "picture_encoder";
@@ -64,23 +65,29 @@ impl Pictures {
     /// # Errors
     /// [`Error::Model`] for a bundle that is damaged.
     pub fn attach(model: &Model) -> Result<Option<Arc<Pictures>>> {
-        Pictures::attach_with(model, None)
+        Pictures::attach_with(model, None, None)
     }
 
     /// The same with another number of tokens than the bundle says, where it is given: the budget of a picture, or the most of one that is
-    /// not cut. More show more and take longer.
+    /// not cut. More show more and take longer. And with at most so many frames of a film.
     ///
     /// # Errors
     /// As [`Pictures::attach`], and [`Error::Picture`] where the model was not trained with it, or its pictures have a size of their own.
-    pub fn attach_with(model: &Model, tokens: Option<u32>) -> Result<Option<Arc<Pictures>>> {
+    pub fn attach_with(model: &Model, tokens: Option<u32>, frames: Option<u32>) -> Result<Option<Arc<Pictures>>> {
         let mut found = Pictures::of(model)?;
         if let (Some(pictures), Some(tokens)) = (&mut found, tokens) {
             pictures.processor = pictures.processor.with_tokens(tokens)?;
             pictures.record.extend(tokens.to_le_bytes());
         }
+        if let (Some(pictures), Some(frames)) = (&mut found, frames) {
+            pictures.processor = pictures.processor.with_frames(frames)?;
+        }
         let pictures = found.map(Arc::new);
         if let Some(pictures) = &pictures {
             model.set_shows(Sense::Picture, Arc::<Pictures>::clone(pictures));
+            if let Some(films) = Films::of(pictures) {
+                model.set_shows(Sense::Film, Arc::new(films));
+            }
         }
         Ok(pictures)
     }
@@ -121,9 +128,7 @@ impl Pictures {
     /// # Errors
     /// [`Error::Picture`] for a shape that the model cannot take; [`Error::TooManyTokens`] for one that does not fit the context.
     pub fn plan(&self, model: &Model, width: u32, height: u32) -> Result<Plan> {
-        if owner(model) != self.owner {
-            return Err(Error::Model("these pictures are for another model".into()));
-        }
+        self.belongs_to(model)?;
         let plan = self.processor.plan(width, height)?;
         let context = model.context_tokens();
         match plan.tokens < context as u64 {
@@ -134,6 +139,13 @@ impl Pictures {
                 tokens: plan.tokens,
                 context,
             }),
+        }
+    }
+
+    pub(crate) fn belongs_to(&self, model: &Model) -> Result<()> {
+        match owner(model) == self.owner {
+            true => Ok(()),
+            false => Err(Error::Model("these pictures are for another model".into())),
         }
     }
 
@@ -164,7 +176,7 @@ impl Pictures {
         if let Some(known) = self.known(&digest) {
             return Ok(known);
         }
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn();
         // Somebody else may have looked at it meanwhile.
         if let Some(known) = self.known(&digest) {
             return Ok(known);
@@ -188,12 +200,12 @@ impl Pictures {
         if let Some(known) = self.known(&digest) {
             return Ok(known);
         }
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn();
         self.encoded(model, (digest, plan), picture, Instant::now(), cancel)
     }
 
-    /// A digest of a picture and of all that is done to it.
-    fn digest(&self, kind: &[u8], picture: impl FnOnce(&mut Sha256)) -> MediaDigest {
+    /// A digest of a picture or a film and of all that is done to it.
+    pub(crate) fn digest(&self, kind: &[u8], picture: impl FnOnce(&mut Sha256)) -> MediaDigest {
         let mut sha = Sha256::new();
         sha.update(kind);
         sha.update((self.record.len() as u64).to_le_bytes());
@@ -225,7 +237,7 @@ impl Pictures {
         let prepared = self.processor.process(picture)?;
         let prepare_seconds = begun.elapsed().as_secs_f64();
         let begun = Instant::now();
-        let rows = self.rows(model, &prepared, cancel)?;
+        let rows = self.rows(model, std::iter::once(Ok(prepared)), cancel)?;
         let width = model.media_width().unwrap_or(1);
         if rows.len() as u64 != plan.tokens * width as u64 {
             return Err(wrong(
@@ -261,10 +273,9 @@ impl Pictures {
             return Ok(MediaKind::Picture { columns: None });
         }
         match &plan.views[..] {
-            [only] => {
-                let columns = NonZeroUsize::new((only.grid.columns / self.processor.merge) as usize);
-                Ok(MediaKind::Picture { columns })
-            }
+            [only] => Ok(MediaKind::Picture {
+                columns: self.columns(only),
+            }),
             views => Err(wrong(
                 model,
                 format!("gives rows of {} views, and the model takes one grid", views.len()),
@@ -272,18 +283,67 @@ impl Pictures {
         }
     }
 
-    /// The rows of all views, one view after the other.
-    fn rows(&self, model: &Model, prepared: &Processed, cancel: &CancelToken) -> Result<Vec<f32>> {
-        let wrong = |what: String| wrong(model, what);
-        let threads = model.threads();
-        let pool = Pool::new(threads);
+    /// Columns of the grid in which the tokens of a view stand.
+    pub(crate) fn columns(&self, view: &View) -> Option<NonZeroUsize> {
+        NonZeroUsize::new((view.grid.columns / self.processor.merge) as usize)
+    }
+
+    /// Held while one is decoded and encoded.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rows of all views of all that is `prepared`, one view after the other.
+    pub(crate) fn rows(
+        &self,
+        model: &Model,
+        prepared: impl Iterator<Item = Result<Processed>>,
+        cancel: &CancelToken,
+    ) -> Result<Vec<f32>> {
+        let mut encoder = Encoder::new(self, model)?;
+        for prepared in prepared {
+            encoder.add(&prepared?, cancel)?;
+        }
+        match encoder.rows.iter().all(|x| x.is_finite()) {
+            true => Ok(encoder.rows),
+            false => Err(wrong(model, "gives numbers that are not finite".into())),
+        }
+    }
+}
+
+/// The encoder while it computes.
+struct Encoder<'a> {
+    processor: &'a Processor,
+    model: &'a Model,
+    pool: Pool,
+    function: Function,
+    asks_for_cells: bool,
+    /// The weights of places of the last grid: tiles and frames have one, so they are made once.
+    places: Option<(Grid, Option<Vec<f32>>)>,
+    rows: Vec<f32>,
+}
+
+impl<'a> Encoder<'a> {
+    fn new(pictures: &'a Pictures, model: &'a Model) -> Result<Encoder<'a>> {
         let function = Function::new(Arc::clone(model.bundle()), COMPONENT, None)?;
+        Ok(Encoder {
+            processor: &pictures.processor,
+            model,
+            pool: Pool::new(model.threads()),
+            asks_for_cells: function.graph().input(CELLS).is_some(),
+            function,
+            places: None,
+            rows: Vec::new(),
+        })
+    }
+
+    /// Adds the rows of all views of `prepared`.
+    fn add(&mut self, prepared: &Processed, cancel: &CancelToken) -> Result<()> {
+        let wrong = |what: String| wrong(self.model, what);
+        let threads = self.model.threads();
         let numbers = self.processor.patch_numbers();
         let joined = (self.processor.merge as usize).pow(2).max(1);
-        let asks_for_cells = function.graph().input(CELLS).is_some();
-        let (mut rows, mut rest) = (Vec::new(), (&prepared.values[..], &prepared.positions[..]));
-        // Tiles have one grid, so the weights of their places are made once.
-        let mut places = None;
+        let mut rest = (&prepared.values[..], &prepared.positions[..]);
         for &grid in &prepared.grids {
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -294,11 +354,11 @@ impl Pictures {
                 return Err(wrong("was prepared fewer patches than its views have".into()));
             };
             rest = (more, others);
-            let weights = match places.take() {
+            let weights = match self.places.take() {
                 Some((of, weights)) if of == grid => weights,
                 _ => self.processor.places(grid)?,
             };
-            let cells: Option<Vec<i64>> = asks_for_cells.then(|| {
+            let cells: Option<Vec<i64>> = self.asks_for_cells.then(|| {
                 let cells = positions.iter().flat_map(|&[column, row]| [row, column]);
                 cells.map(i64::from).collect()
             });
@@ -317,25 +377,31 @@ impl Pictures {
                 inputs.push((name, view));
             }
             let stop = || cancel.is_cancelled();
-            let whole = function.run_reading_unless(&pool, threads, &inputs, &stop, &mut |name, view| {
+            let mut read = |name: &str, view: TensorView<'_>| {
                 if let (ROWS, Elements::F32(values)) = (name, view.elements()) {
-                    rows.extend_from_slice(values);
+                    self.rows.extend_from_slice(values);
                 }
-            })?;
+            };
+            let whole = self
+                .function
+                .run_reading_unless(&self.pool, threads, &inputs, &stop, &mut read)?;
             if !whole {
                 return Err(Error::Cancelled);
             }
-            places = Some((grid, weights));
+            self.places = Some((grid, weights));
         }
-        match rows.iter().all(|x| x.is_finite()) {
-            true => Ok(rows),
-            false => Err(wrong("gives numbers that are not finite".into())),
-        }
+        Ok(())
     }
 }
 
 impl Shows for Pictures {
-    fn show(&self, model: &Model, files: &[&[u8]], asking: &Asking<'_>) -> std::result::Result<Vec<Shown>, String> {
+    fn show(
+        &self,
+        model: &Model,
+        files: &[&MediaFile],
+        asking: &Asking<'_>,
+    ) -> std::result::Result<Vec<Shown>, String> {
+        let files = files_of(files)?;
         let limits = Limits::default();
         let of = |i: usize, e: Error| match files.len() {
             1 => e.to_string(),
@@ -364,7 +430,7 @@ impl Shows for Pictures {
     }
 }
 
-fn wrong(model: &Model, what: String) -> Error {
+pub(crate) fn wrong(model: &Model, what: String) -> Error {
     let root = model.bundle().root().display();
     Error::Model(format!("`{root}`: the component `{COMPONENT}` {what}"))
 }

@@ -1,12 +1,12 @@
 //! What a model hears sounds with.
 
 use crate::cache::Cache;
-use crate::{Error, Result, owner};
+use crate::{Error, Result, files_of, owner};
 use cactus_audio::Frontend;
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, FrontEnd, HEARING_PATH, Hearing};
-use cactus_engine::chat::{Asking, Sense, Shown, Shows};
+use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows};
 use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
@@ -335,7 +335,13 @@ fn digest(kind: &[u8], sound: impl FnOnce(&mut Sha256)) -> MediaDigest {
 }
 
 impl Shows for Sounds {
-    fn show(&self, model: &Model, files: &[&[u8]], asking: &Asking<'_>) -> std::result::Result<Vec<Shown>, String> {
+    fn show(
+        &self,
+        model: &Model,
+        files: &[&MediaFile],
+        asking: &Asking<'_>,
+    ) -> std::result::Result<Vec<Shown>, String> {
+        let files = files_of(files)?;
         let of = |i: usize, e: Error| match files.len() {
             1 => e.to_string(),
             _ => format!("sound {}: {e}", i + 1),

@@ -1,7 +1,7 @@
-//! Contents of messages: text, or a list of parts of which this server reads text, pictures and sounds.
+//! Contents of messages: text, or a list of parts of which this server reads text, pictures, sounds and films.
 
 use super::{ApiError, Fields, Result, json_type, objects};
-use cactus_engine::chat::{Sense, media_of_part};
+use cactus_engine::chat::{Data, Sense, media_of_part};
 use serde_json::{Value, json};
 
 /// Types of parts that are accepted in form and refused by name.
@@ -15,7 +15,8 @@ const OTHER_PARTS: &[(&str, &str)] = &[
     ("file", "files"),
     ("input_file", "files"),
     ("document", "documents"),
-    ("video_url", "video"),
+    ("video_url", "films here"),
+    ("video", "films here"),
 ];
 
 /// The text of the field `name`: text, or parts of the types in `kinds`, joined by line breaks. `None` if it is not there.
@@ -37,7 +38,7 @@ pub(super) fn text(fields: &Fields<'_>, name: &str, kinds: &[&str]) -> Result<Op
     }
 }
 
-/// What the field `name` says: as [`text`], but a list of parts of the types `text`, `image` and `audio` where pictures or sounds are among them.
+/// What the field `name` says: as [`text`], but a list of parts of the types `text`, `image`, `audio` and `video` where pictures, sounds or films are among them.
 pub(super) fn said(fields: &Fields<'_>, name: &str, kinds: &[&str]) -> Result<Option<Value>> {
     let Some(Value::Array(parts)) = fields.get(name) else {
         return Ok(text(fields, name, kinds)?.map(Value::from));
@@ -54,19 +55,20 @@ pub(super) fn said(fields: &Fields<'_>, name: &str, kinds: &[&str]) -> Result<Op
 #[derive(Debug, Default)]
 pub(super) struct Said {
     parts: Vec<Value>,
-    /// Whether pictures or sounds are among them.
+    /// Whether pictures, sounds or films are among them.
     media: bool,
 }
 
 impl Said {
-    /// Adds a picture, a sound, or text of one of the types in `kinds`.
+    /// Adds a picture, a sound, a film, or text of one of the types in `kinds`.
     pub(super) fn add(&mut self, part: &Fields<'_>, kinds: &[&str]) -> Result<()> {
         let media = media_of_part(part.map());
         let media = media.map_err(|(field, what)| part.wrong(field, what).with_code("unsupported_content"))?;
         match media {
-            Some((sense, Some(data))) => self.media(sense, data),
+            Some((sense, Some(data))) => self.media(sense, &data),
             Some((Sense::Picture, None)) => return Err(part.missing("data", "a picture file as base64")),
             Some((Sense::Sound, None)) => return Err(part.missing("data", "a sound file as base64")),
+            Some((Sense::Film, None)) => return Err(part.missing("frames", "picture files as base64")),
             None => self.text(text_part(part, kinds)?),
         }
         Ok(())
@@ -77,19 +79,19 @@ impl Said {
     }
 
     pub(super) fn picture(&mut self, base64: &str) {
-        self.media(Sense::Picture, base64);
+        self.media(Sense::Picture, &Data::File(base64));
     }
 
-    fn media(&mut self, sense: Sense, base64: &str) {
+    fn media(&mut self, sense: Sense, data: &Data<'_>) {
         self.media = true;
-        self.parts.push(json!({"type": sense.part(), "data": base64}));
+        self.parts.push(data.part(sense));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Text, or the parts where pictures or sounds are among them.
+    /// Text, or the parts where pictures, sounds or films are among them.
     pub(super) fn content(self) -> Value {
         if self.media {
             return Value::from(self.parts);

@@ -168,7 +168,8 @@ pub(crate) fn classes_of(prompts: &[Prompt]) -> Vec<Class> {
         }
         let parts = message.get("content").and_then(Value::as_array).into_iter().flatten();
         found.extend(parts.filter_map(|part| match part.get("type")?.as_str()? {
-            "image_url" | "input_image" | "image" => Some(Class::Image),
+            // A film is what is seen in its frames.
+            "image_url" | "input_image" | "image" | "video_url" | "video" => Some(Class::Image),
             "input_audio" | "audio" | "audio_url" => Some(Class::Audio),
             "file" | "input_file" | "document" => Some(Class::Document),
             _ => None,

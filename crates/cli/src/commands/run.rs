@@ -36,11 +36,15 @@ const HELP: &str = "\
 /reset   forget the conversation
 /system  set the system prompt: /system You are a pirate
 /image   show a picture with the next question: /image cat.jpg
+/video   show a film with the next question: /video bird.mp4
 /audio   play a sound with the next question: /audio bird.wav
 /result  give the result of a call: /result 21 degrees
 /stats   show the timings of the last answer
 /exit    leave (or press Ctrl-D)
 Ctrl-C stops an answer. A line that ends with \\ continues on the next.";
+
+/// Frames a second of a film that is a folder of pictures.
+const USUAL_RATE: f64 = 1.0;
 
 /// Exit code of a program that Ctrl-C ended.
 pub(super) const INTERRUPTED: u8 = 130;
@@ -77,7 +81,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         bail!("`{option}` is for answers of this machine alone; leave it out, or `--cloud` and `--policy`");
     }
     let loaded = Model::of(bundle, &model::load_options(&args.engine))?;
-    let mut attached = Attached::new(&loaded, args.image_tokens, args.show_image_tokens)?;
+    let mut attached = Attached::new(&loaded, [args.image_tokens, args.video_frames], args.show_image_tokens)?;
     let reads_more = !loaded.program().given_inputs().is_empty();
     if let (Some(input), false) = (args.input.first(), reads_more) {
         let ids = function::ids_of(loaded.bundle()).unwrap_or("input_ids");
@@ -107,6 +111,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let interrupt = Interrupt::install()?;
     for file in &args.image {
         interrupt.while_answering(|cancel| attached.show(&loaded, file, cancel))?;
+    }
+    for film in &args.video {
+        interrupt.while_answering(|cancel| attached.watch(&loaded, film, args.video_fps, cancel))?;
     }
     for file in &args.audio {
         interrupt.while_answering(|cancel| attached.play(&loaded, file, cancel))?;
@@ -633,11 +640,12 @@ impl Chat<'_> {
                 self.system = (!rest.trim().is_empty()).then(|| rest.trim().to_owned());
                 self.forget("(system prompt set; the conversation starts again)");
             }
-            "/image" | "/audio" => {
+            "/image" | "/video" | "/audio" => {
                 let interrupt = self.interrupt.clone();
                 let file = std::path::Path::new(rest.trim());
                 let attached = interrupt.while_answering(|cancel| match command {
                     "/image" => self.attached.show(self.model, file, cancel),
+                    "/video" => self.attached.watch(self.model, file, USUAL_RATE, cancel),
                     _ => self.attached.play(self.model, file, cancel),
                 });
                 if let Err(e) = attached {

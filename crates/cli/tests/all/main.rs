@@ -5,6 +5,7 @@ mod calibrating;
 mod command;
 mod conversations;
 mod documents;
+mod films;
 mod heard_again;
 mod listen;
 mod measured;

@@ -1,6 +1,6 @@
 //! Reading the messages of a request: every field is checked, and an error names it.
 
-use super::attached::{WrongPart, check_files, file_bytes, media_of_part};
+use super::attached::{MediaFile, WrongPart, check_files, media_of_part};
 use super::shown::{File, PLACES, place};
 use super::{MAX_BYTES, MAX_MESSAGES, contains, request_error};
 use crate::Result;
@@ -13,7 +13,7 @@ const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 /// The messages of a request, uniform.
 pub(super) struct Checked {
-    /// With contents that are text, a letter in place of each picture and sound, and arguments of calls that are objects.
+    /// With contents that are text, a letter in place of each picture, sound and film, and arguments of calls that are objects.
     pub(super) messages: Vec<Value>,
     /// These, and their files where they came with them.
     pub(super) files: Vec<File>,
@@ -43,8 +43,11 @@ pub(super) fn checked(messages: &[Value]) -> Result<Checked> {
     let each = messages.iter().enumerate();
     let messages = each.map(|(i, message)| one(message, &format!("messages[{i}]"), &mut files));
     let messages = messages.collect::<Result<_>>()?;
-    let bytes: usize = files.iter().filter_map(|(_, file)| file.as_ref()).map(Vec::len).sum();
-    check_files(files.len(), bytes).map_err(|what| request_error("messages", what))?;
+    let came = files.iter().filter_map(|(_, file)| file.as_ref());
+    let bytes: usize = came.clone().map(MediaFile::bytes).sum();
+    let without = files.len() - came.clone().count();
+    let count = came.map(MediaFile::count).sum::<usize>() + without;
+    check_files(count, bytes).map_err(|what| request_error("messages", what))?;
     Ok(Checked { messages, files })
 }
 
@@ -58,7 +61,7 @@ pub(super) fn bytes(value: &Value) -> usize {
     }
 }
 
-/// The same of a message, without the files of its pictures and sounds, which are counted apart.
+/// The same of a message, without the files of its pictures, sounds and films, which are counted apart.
 fn bytes_of_message(message: &Value) -> usize {
     let Some(fields) = message.as_object() else {
         return bytes(message);
@@ -119,7 +122,7 @@ fn one(message: &Value, at: &str, files: &mut Vec<File>) -> Result<Value> {
     Ok(Value::Object(fields))
 }
 
-/// The text of a content: a string, or its parts with line breaks between, and a letter for each picture and sound.
+/// The text of a content: a string, or its parts with line breaks between, and a letter for each picture, sound and film.
 fn content(content: Option<&Value>, role: &str, at: &str, files: &mut Vec<File>) -> Result<String> {
     let at = format!("{at}.content");
     let parts = match content {
@@ -140,10 +143,11 @@ fn content(content: Option<&Value>, role: &str, at: &str, files: &mut Vec<File>)
         let media = part.as_object().map(media_of_part).transpose().map_err(wrong)?;
         if let Some((sense, data)) = media.flatten() {
             if role != "user" && role != "tool" {
-                let what = format!("messages of the role `{role}` have no pictures or sounds; those of `user` may");
+                let what =
+                    format!("messages of the role `{role}` have no pictures, sounds or films; those of `user` may");
                 return Err(request_error(at, what));
             }
-            let file = data.map(file_bytes).transpose();
+            let file = data.map(|data| data.decode()).transpose();
             files.push((sense, file.map_err(|what| request_error(&*at, what))?));
             text.push(place(sense));
             after_text = false;
@@ -154,7 +158,7 @@ fn content(content: Option<&Value>, role: &str, at: &str, files: &mut Vec<File>)
             Some("refusal") => "refusal",
             Some(other) => {
                 let what = format!(
-                    "parts of the type `{other}` are not read yet, only those of the types `text`, `image` and `audio`"
+                    "parts of the type `{other}` are not read yet, only those of the types `text`, `image`, `audio` and `video`"
                 );
                 return Err(request_error(at, what));
             }

@@ -1,11 +1,11 @@
-//! Pictures and sounds in a conversation: where they stand in messages, what a template makes of them, and the ids in their place.
+//! Pictures, sounds and films in a conversation: where they stand in messages, what a template makes of them, and the ids in their place.
 //!
 //! In the text of a message each is one letter that no text has, so whatever moves texts about moves them, too. A template
-//! gets it as a part of the type `image` or `audio`, if it knows such parts, and writes the model's word for it, a token; for one that does not the
+//! gets it as a part of the type `image`, `audio` or `video`, if it knows such parts, and writes the model's word for it, a token; for one that does not the
 //! word is written into the text. Either way each of these words is then replaced by the own text of the picture or sound, and the tokens of that by
 //! the ids of its rows. What a user spells like the token is no token (`plain`), so only a picture or a sound makes one.
 
-use super::attached::Sense;
+use super::attached::{MediaFile, Sense};
 use super::{ChatRequest, request_error};
 use crate::media::Media;
 use crate::{CancelToken, Model, Result};
@@ -14,22 +14,24 @@ use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Stand for a picture and for a sound in the text of a message: code points that stand for no character.
-pub(super) const PLACES: [char; 2] = ['\u{1fffe}', '\u{1ffff}'];
+/// What there is beside text.
+const COUNT: usize = 3;
+/// Stand for a picture, a sound and a film in the text of a message: code points that stand for no character.
+pub(super) const PLACES: [char; COUNT] = ['\u{1fffe}', '\u{1ffff}', '\u{2fffe}'];
 /// What these are.
-const SENSES: [Sense; 2] = [Sense::Picture, Sense::Sound];
+const SENSES: [Sense; COUNT] = [Sense::Picture, Sense::Sound, Sense::Film];
 
-/// A part of a message that is a picture or a sound, and its file, where it came with it.
-pub(super) type File = (Sense, Option<Vec<u8>>);
-/// What a template should write for a picture and for a sound, where there are such.
-pub(super) type Written<'a> = [Option<&'a str>; 2];
+/// A part of a message that is a picture, a sound or a film, and its file, where it came with it.
+pub(super) type File = (Sense, Option<MediaFile>);
+/// What a template should write for a picture, a sound and a film, where there are such.
+pub(super) type Written<'a> = [Option<&'a str>; COUNT];
 
 /// What stands for one in a text.
 pub(super) fn place(sense: Sense) -> char {
     PLACES[sense as usize]
 }
 
-/// A picture or a sound that is ready for the prompt.
+/// A picture, a sound or a film that is ready for the prompt.
 #[derive(Debug, Clone)]
 pub struct Shown {
     /// What it is.
@@ -50,7 +52,7 @@ impl PartialEq for Shown {
     }
 }
 
-/// Shows a model pictures, or plays it sounds. The engine decodes none and has no encoder for them: a crate that has gives it to the model with
+/// Shows a model pictures or films, or plays it sounds. The engine decodes none and has no encoder for them: a crate that has gives it to the model with
 /// [`Model::set_shows`], and conversations with files need no more.
 pub trait Shows: Debug + Send + Sync {
     /// What is in `files`, in order; all of one conversation together, so that what they have too much is refused before the first
@@ -58,10 +60,11 @@ pub trait Shows: Debug + Send + Sync {
     ///
     /// # Errors
     /// What is wrong with one, in words.
-    fn show(&self, model: &Model, files: &[&[u8]], asking: &Asking<'_>) -> std::result::Result<Vec<Shown>, String>;
+    fn show(&self, model: &Model, files: &[&MediaFile], asking: &Asking<'_>)
+    -> std::result::Result<Vec<Shown>, String>;
 }
 
-/// Who asks about pictures or sounds, and how.
+/// Who asks about pictures, sounds or films, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
     /// What was shown with one is not known to another.
@@ -72,19 +75,17 @@ pub struct Asking<'a> {
     pub cancel: &'a CancelToken,
 }
 
-/// The pictures and sounds of a conversation: `files` has what came with each part, and the request those of the others.
+/// The pictures, sounds and films of a conversation: `files` has what came with each part, and the request those of the others.
 pub(super) fn shown(model: &Model, files: Vec<File>, request: &ChatRequest) -> Result<Vec<Shown>> {
-    let [mut pictures, mut sounds] = [
+    let mut of_each = [
         of_sense(model, Sense::Picture, &files, &request.pictures, request)?,
         of_sense(model, Sense::Sound, &files, &request.sounds, request)?,
+        of_sense(model, Sense::Film, &files, &request.films, request)?,
     ]
     .map(Vec::into_iter);
-    let each = files.iter().map(|(sense, _)| match sense {
-        Sense::Picture => pictures.next(),
-        Sense::Sound => sounds.next(),
-    });
+    let each = files.iter().map(|(sense, _)| of_each[*sense as usize].next());
     let all: Option<Vec<Shown>> = each.collect();
-    all.ok_or_else(|| request_error("messages", "not all pictures and sounds could be shown"))
+    all.ok_or_else(|| request_error("messages", "not all pictures, sounds and films could be shown"))
 }
 
 /// Those of one sense, in order.
@@ -92,20 +93,22 @@ fn of_sense(model: &Model, sense: Sense, files: &[File], given: &[Shown], reques
     let (one, all, senses) = match sense {
         Sense::Picture => ("a picture", "pictures", "sees"),
         Sense::Sound => ("a sound", "sounds", "hears"),
+        Sense::Film => ("a film", "films", "sees"),
     };
     let own = || {
         files
             .iter()
             .filter(|(of, _)| *of == sense)
-            .map(|(_, file)| file.as_deref())
+            .map(|(_, file)| file.as_ref())
     };
-    let bytes: Vec<&[u8]> = own().flatten().collect();
+    let bytes: Vec<&MediaFile> = own().flatten().collect();
     let without = own().count() - bytes.len();
     if without != given.len() {
         let part = sense.part();
         let what = match given.len() {
             0 => format!(
-                "there are parts of the type `{part}` without `data`, and no {} was given",
+                "there are parts of the type `{part}` without `{}`, and no {} was given",
+                if sense == Sense::Film { "frames" } else { "data" },
                 &one[2..]
             ),
             given => format!("expected {one} for each of {without} parts of the type `{part}`, found {given}"),
@@ -138,7 +141,7 @@ fn of_sense(model: &Model, sense: Sense, files: &[File], given: &[Shown], reques
     Ok(each.collect())
 }
 
-/// Whether there are pictures or sounds in `text`.
+/// Whether there are pictures, sounds or films in `text`.
 fn any(text: &str) -> bool {
     text.contains(PLACES)
 }
@@ -156,8 +159,8 @@ pub(super) fn written(shown: &[Shown]) -> Written<'_> {
 pub(super) struct Contents {
     /// Text alone would be lost.
     only_parts: bool,
-    /// Parts of the types `image` and `audio` become the word for one.
-    knows: [bool; 2],
+    /// Parts of the types `image`, `audio` and `video` become the word for one.
+    knows: [bool; COUNT],
 }
 
 impl Contents {
@@ -168,7 +171,7 @@ impl Contents {
         if !template.source_with_tools().contains("type") {
             return Contents {
                 only_parts: false,
-                knows: [false; 2],
+                knows: [false; COUNT],
             };
         }
         let has = |content: Value, word: &str| {
@@ -207,7 +210,7 @@ impl Contents {
     }
 }
 
-/// A text with pictures and sounds as a list of parts.
+/// A text with pictures, sounds and films as a list of parts.
 fn parts(text: &str) -> Value {
     let mut parts = Vec::new();
     for piece in text.split_inclusive(PLACES) {
@@ -226,7 +229,7 @@ fn parts(text: &str) -> Value {
     Value::from(parts)
 }
 
-/// The rendered prompt with the own texts of pictures and sounds in place of their tokens.
+/// The rendered prompt with the own texts of pictures, sounds and films in place of their tokens.
 pub(super) fn expanded(rendered: &str, shown: &[Shown]) -> Result<String> {
     let words: Vec<&str> = written(shown).into_iter().flatten().collect();
     let (mut text, mut rest) = (String::new(), rendered);
@@ -254,11 +257,12 @@ pub(super) fn expanded(rendered: &str, shown: &[Shown]) -> Result<String> {
 }
 
 fn misplaced(count: usize) -> crate::Error {
-    let what = format!("the model's chat template does not place the {count} pictures and sounds of this conversation");
+    let what =
+        format!("the model's chat template does not place the {count} pictures, sounds and films of this conversation");
     request_error("messages", what)
 }
 
-/// Puts the ids of rows in place of the tokens of pictures and sounds.
+/// Puts the ids of rows in place of the tokens of pictures, sounds and films.
 pub(super) fn placed(tokenizer: &Tokenizer, mut ids: Vec<u32>, shown: &[Shown]) -> Result<Vec<u32>> {
     let mut rows = Vec::new();
     for one in shown {
@@ -282,7 +286,7 @@ pub(super) fn placed(tokenizer: &Tokenizer, mut ids: Vec<u32>, shown: &[Shown]) 
         true => Ok(ids),
         false => Err(request_error(
             "messages",
-            "the text of a picture or sound has not as many tokens as it has rows",
+            "the text of a picture, sound or film has not as many tokens as it has rows",
         )),
     }
 }
@@ -323,7 +327,7 @@ mod tests {
     fn pictures_stand_where_the_message_has_them() {
         for (source, expected, text) in TEMPLATES {
             let template = template(source);
-            let written = [Some("<image>"), None];
+            let written = [Some("<image>"), None, None];
             let contents = Contents::of(&template, written);
             assert_eq!([contents.only_parts, contents.knows[0]], expected, "{source}");
             let picture = place(Sense::Picture);
@@ -338,12 +342,12 @@ mod tests {
     /// Both, where the template knows parts for pictures alone, and where it knows both.
     #[test]
     fn sounds_stand_between_pictures_as_the_message_has_them() {
-        let [picture, sound] = SENSES.map(place);
+        let [picture, sound, _] = SENSES.map(place);
         let content = format!("a{sound}b{picture}{sound}");
-        let written = [Some("<image>"), Some("<audio>")];
+        let written = [Some("<image>"), Some("<audio>"), None];
         for (audio, expected) in [
-            ("", [true, false]),
-            ("{% elif p.type == 'audio' %}<audio>", [true, true]),
+            ("", [true, false, false]),
+            ("{% elif p.type == 'audio' %}<audio>", [true, true, false]),
         ] {
             let source = format!(
                 "{{% for m in messages %}}{{% if m.content is string %}}{{{{ m.content }}}}{{% else %}}{{% for p in m.content %}}{{% if p.type == 'image' %}}\

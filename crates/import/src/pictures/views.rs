@@ -1,6 +1,6 @@
 //! The same of a model that writes about pictures, which sees views of them: tiles, and the whole in small.
 
-use super::pixels;
+use super::{films, pixels};
 use crate::fields::Fields;
 use crate::{Error, Result};
 use cactus_models::{MarksDef, PlacesDef, SeesDef, ViewsDef};
@@ -18,11 +18,11 @@ const STEPS: [&str; 6] = [
 ];
 
 /// Numbers of tokens that the models whose pictures have a budget of them were trained with, and the usual one.
-const BUDGETS: [u32; 5] = [70, 140, 280, 560, 1120];
+pub(super) const BUDGETS: [u32; 5] = [70, 140, 280, 560, 1120];
 const BUDGET: u32 = 280;
 
 /// How many times longer than the other a side may be, by the models whose pictures have bounds of pixels.
-const MAX_RATIO: u32 = 200;
+pub(super) const MAX_RATIO: u32 = 200;
 
 /// The record of a model that sees as `sees` says.
 pub(super) fn record(fields: &Fields<'_>, sees: &SeesDef) -> Result<Processor> {
@@ -70,6 +70,10 @@ pub(super) fn record(fields: &Fields<'_>, sees: &SeesDef) -> Result<Processor> {
             },
         }),
         marks: Some(marks(&sees.marks)),
+        films: match &sees.films {
+            Some(def) => Some(films::record(fields, sees, def)?),
+            None => None,
+        },
     };
     fits(fields, sees)?;
     record.check().map_err(|e| Error::malformed(e.to_string()))?;
@@ -122,22 +126,12 @@ fn whole(fields: &Fields<'_>, sees: &SeesDef) -> Result<SizeRule> {
     }
 }
 
-/// Bounds of pixels, which the image processor has to name, under one name or another.
+/// Bounds of pixels, which the image processor has to name.
 fn bounds(fields: &Fields<'_>) -> Result<SizeRule> {
-    let refuse = || {
-        fields.refuse(
-            "size",
-            "`shortest_edge` and `longest_edge`, the fewest and most pixels of a picture",
-        )
-    };
-    let of = |edge: &str, old: &str| -> Result<u64> {
-        let named = fields.get("size").and_then(|size| size.get(edge));
-        let found = named.or_else(|| fields.get(old)).and_then(serde_json::Value::as_u64);
-        found.filter(|n| *n > 0).ok_or_else(refuse)
-    };
+    let [min_pixels, max_pixels] = fields.pixels()?;
     Ok(SizeRule::Bounds {
-        min_pixels: of("shortest_edge", "min_pixels")?,
-        max_pixels: of("longest_edge", "max_pixels")?,
+        min_pixels,
+        max_pixels,
         max_ratio: MAX_RATIO,
     })
 }
@@ -171,7 +165,7 @@ fn marks(def: &MarksDef) -> Marks {
 
 impl Fields<'_> {
     /// A number of something, at least one.
-    fn count(&self, key: &str, usual: u32) -> Result<u32> {
+    pub(super) fn count(&self, key: &str, usual: u32) -> Result<u32> {
         match self.get(key) {
             None => Ok(usual),
             Some(value) => {
@@ -181,8 +175,21 @@ impl Fields<'_> {
         }
     }
 
+    /// Fewest and most pixels, under one name or another.
+    pub(super) fn pixels(&self) -> Result<[u64; 2]> {
+        let of = |edge: &str, old: &str| -> Result<u64> {
+            let named = self.get("size").and_then(|size| size.get(edge));
+            let found = named.or_else(|| self.get(old)).and_then(serde_json::Value::as_u64);
+            found.filter(|n| *n > 0).ok_or_else(|| {
+                let expected = "`shortest_edge` and `longest_edge`, the fewest and most pixels";
+                self.refuse("size", expected)
+            })
+        };
+        Ok([of("shortest_edge", "min_pixels")?, of("longest_edge", "max_pixels")?])
+    }
+
     /// A field with a `longest_edge` in pixels.
-    fn longest_edge(&self, key: &str, usual: u32) -> Result<u32> {
+    pub(super) fn longest_edge(&self, key: &str, usual: u32) -> Result<u32> {
         let Some(value) = self.get(key) else { return Ok(usual) };
         let edge = value.get("longest_edge").and_then(serde_json::Value::as_u64);
         let edge = edge.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);

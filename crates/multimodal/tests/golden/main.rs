@@ -2,6 +2,7 @@
 
 mod bundles;
 mod captured;
+mod films;
 mod heard;
 mod shown;
 
@@ -92,10 +93,14 @@ struct Expected {
 
 impl Expected {
     fn of(name: &str) -> Expected {
+        Expected::read(name, ["expected.json", "expected.safetensors"])
+    }
+
+    fn read(name: &str, [about, numbers]: [&str; 2]) -> Expected {
         let read = |file: &str| std::fs::read(golden(name).join(file)).unwrap();
         Expected {
-            about: serde_json::from_slice(&read("expected.json")).unwrap(),
-            file: read("expected.safetensors"),
+            about: serde_json::from_slice(&read(about)).unwrap(),
+            file: read(numbers),
         }
     }
 
@@ -152,10 +157,14 @@ fn logits(model: &Arc<Model>, chat: &Chat, chunk: usize) -> Vec<f32> {
         let media = chat.media().iter().find(|media| media.ids().contains(&id))?;
         let width = media.rows().len() / media.len();
         let skipped = (id - media.ids().start) as usize;
+        let of_part = match media.kind() {
+            MediaKind::Film { rows, .. } => rows.get(),
+            _ => media.len(),
+        };
         Some(MediaRows {
             at,
             rows: &media.rows()[skipped * width..][..count * width],
-            skipped,
+            skipped: skipped % of_part,
             see_each_other: media.kind() != MediaKind::Sound,
             columns: media.columns(),
         })
@@ -213,15 +222,20 @@ fn like_transformers(name: &str, path: &Path) {
         let far = farthest(media.rows(), &want.numbers(&format!("rows.{i}")));
         assert!(far <= 1e-4, "{name}: rows of picture {i} are {far} away");
     }
+    like(name, &model, &chat, (&want, words(name)[0]));
+}
+
+/// Prompt and logits of a conversation, in which rows stand in place of `token`.
+fn like(name: &str, model: &Arc<Model>, chat: &Chat, (want, token): (&Expected, &str)) {
     assert_eq!(chat.text, want.about["text"].as_str().unwrap(), "{name}");
-    let token = model.tokenizer().unwrap().token_id(words(name)[0]).unwrap();
+    let token = model.tokenizer().unwrap().token_id(token).unwrap();
     let ids: Vec<u32> = chat
         .prompt
         .iter()
         .map(|&id| if id >= FIRST_MEDIA_ID { token } else { id })
         .collect();
     assert_eq!(ids, want.ids("ids"), "{name}");
-    let found = logits(&model, &chat, 128);
+    let found = logits(model, chat, 128);
     let far = farthest(&found, &want.numbers("logits"));
     // Keys and values have half precision.
     assert!(far <= 0.05, "{name}: logits are {far} away");
@@ -229,7 +243,7 @@ fn like_transformers(name: &str, path: &Path) {
     for chunk in [1, 7, 64] {
         let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
         assert!(
-            bits(&logits(&model, &chat, chunk)) == bits(&found),
+            bits(&logits(model, chat, chunk)) == bits(&found),
             "{name}, {chunk} at once"
         );
     }

@@ -1,7 +1,7 @@
 //! What may be shown to a model, and what is refused by name.
 
 use super::{CASES, Expected, bundle, calls_of, golden, greedy, load, words};
-use cactus_engine::chat::{Asking, Chat, ChatRequest, Sense};
+use cactus_engine::chat::{Asking, Chat, ChatRequest, MediaFile, Sense};
 use cactus_engine::scheduler::{Request, Scheduler, SchedulerLimits};
 use cactus_engine::{CancelToken, FIRST_MEDIA_ID, LoadOptions, Model};
 use cactus_multimodal::{ErrorKind, Limits, Picture, Pictures};
@@ -133,7 +133,9 @@ fn what_was_shown_is_its_models_and_its_salts_own() {
             rolls: false,
             cancel: &never,
         };
-        shows.show(&one, &[&file], &asking).unwrap()[0].media.ids()
+        shows.show(&one, &[&MediaFile::File(file.clone())], &asking).unwrap()[0]
+            .media
+            .ids()
     };
     let (a, b) = (ids(1), ids(2));
     assert!(a.end < b.start && a == ids(1));
@@ -175,7 +177,7 @@ fn tokens_of_a_picture_are_a_choice_where_its_sizes_are() {
     let model = Model::load(&path, &LoadOptions::default()).unwrap();
     let picture = Picture::new(50, 40, picture_noise(50, 40, 3)).unwrap();
     let look = |tokens: Option<u32>| {
-        let pictures = Pictures::attach_with(&model, tokens).unwrap().unwrap();
+        let pictures = Pictures::attach_with(&model, tokens, None).unwrap().unwrap();
         pictures.look_at(&model, &picture, &CancelToken::new()).unwrap()
     };
     let (usual, same, more) = (look(None), look(Some(70)), look(Some(140)));
@@ -184,11 +186,11 @@ fn tokens_of_a_picture_are_a_choice_where_its_sizes_are() {
     assert_eq!(more.shown.media.len() as u64, more.plan.tokens);
     // What is known of a picture is known with its size.
     assert!(!more.shown.media.ids().contains(&usual.shown.media.ids().start));
-    let error = Pictures::attach_with(&model, Some(100)).unwrap_err();
+    let error = Pictures::attach_with(&model, Some(100), None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Picture, "{error}");
     assert!(error.to_string().contains("trained with one of"), "{error}");
     let path = bundle(folder.path(), "smolvlm", Bits::Eight);
     let model = Model::load(&path, &LoadOptions::default()).unwrap();
-    let error = Pictures::attach_with(&model, Some(70)).unwrap_err().to_string();
+    let error = Pictures::attach_with(&model, Some(70), None).unwrap_err().to_string();
     assert!(error.contains("one size"), "{error}");
 }

@@ -35,6 +35,8 @@ pub struct ModelCard {
     pub model_type: Option<&'static str>,
     /// Whether it takes pictures, if it is loaded and takes text.
     pub sees: Option<bool>,
+    /// Whether it takes films, in the same way.
+    pub watches: Option<bool>,
     /// Whether it takes sounds in conversations, if it is loaded and holds some.
     pub hears: Option<bool>,
 }
@@ -51,6 +53,7 @@ impl ModelCard {
             "loaded": self.loaded,
             "model_type": self.model_type,
             "sees_pictures": self.sees,
+            "sees_films": self.watches,
             "hears_sounds": self.hears,
             "context_window": self.context_tokens,
         })

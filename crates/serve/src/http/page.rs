@@ -37,7 +37,7 @@ impl Page {
             html: HTML.replacen("<body>", &format!("<body data-documents=\"{documents}\">"), 1),
             policy: format!(
                 "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; connect-src 'self'; \
-                 img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+                 img-src data:; media-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
             ),
         }
     }

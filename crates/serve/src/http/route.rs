@@ -217,6 +217,7 @@ impl App {
                 context_tokens: None,
                 loaded: false,
                 sees: Some(false),
+                watches: Some(false),
                 hears: Some(false),
                 ..named(format!("{CLOUD}{name}"))
             };

@@ -211,6 +211,14 @@ impl Loaded {
         }
     }
 
+    /// Whether it takes films; `None` as of pictures.
+    pub(super) fn watches(&self) -> Option<bool> {
+        match self {
+            Loaded::Writes(writer) => Some(writer.scheduler.model().shows(Sense::Film).is_some()),
+            other => other.sees().map(|_| false),
+        }
+    }
+
     /// Whether it takes sounds in conversations; `None` for what writes no text about them.
     pub(super) fn hears(&self) -> Option<bool> {
         match self {
@@ -310,7 +318,7 @@ pub struct Writer {
 impl Writer {
     fn load(name: String, path: &Path, limits: &ModelLimits) -> cactus_engine::Result<Writer> {
         let model = Model::of(Arc::new(Bundle::open(path)?), &limits.load)?;
-        Pictures::attach_with(&model, limits.picture_tokens)?;
+        Pictures::attach_with(&model, limits.picture_tokens, None)?;
         Sounds::attach(&model)?;
         // Builds the tokenizer and the template now rather than under the first request.
         model.tokenizer()?;

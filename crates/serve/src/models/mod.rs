@@ -198,6 +198,7 @@ impl Models {
                     loaded: loaded.is_some(),
                     model_type: slot.does.map(Does::word),
                     sees: loaded.and_then(Loaded::sees),
+                    watches: loaded.and_then(Loaded::watches),
                     hears: loaded.and_then(Loaded::hears),
                 },
                 busy: loaded.map_or((0, 0), Loaded::busy),

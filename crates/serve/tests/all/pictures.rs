@@ -132,6 +132,58 @@ fn another_picture_is_another_prompt_and_the_same_is_known() {
 }
 
 #[test]
+fn films_come_as_their_frames() {
+    let server = server();
+    let frames = [file("wide.png"), file("wide.png"), file("wide.png")];
+    let of = |part: Value| {
+        ask(
+            &server,
+            json!([{"role": "user", "content": [part, {"type": "text", "text": "What is this?"}]}]),
+        )
+    };
+    let tokens = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64().unwrap();
+    let still = of(json!({"type": "image_url", "image_url": {"url": url(&frames[0])}}));
+    let as_url = format!("data:video/jpeg;base64,{}", frames.join(","));
+    let film = of(json!({"type": "video_url", "video_url": {"url": as_url}}));
+    assert!(tokens(&film) > 12, "{film}");
+    let same = of(json!({"type": "video", "frames": frames, "fps": 1}));
+    assert_eq!(film["choices"], same["choices"]);
+    assert_ne!(film["choices"][0]["message"], still["choices"][0]["message"]);
+    // Two of them go by in a second, and one is seen of each second.
+    let half = of(json!({"type": "video_url", "video_url": {"url": as_url, "fps": 2}}));
+    assert!(tokens(&half) < tokens(&film), "{half}");
+    let none =
+        json!([{"role": "user", "content": [{"type": "video", "frames": frames}, {"type": "text", "text": "a"}]}]);
+    let refused = server
+        .post("/v1/chat/completions", &json!({"model": "reads", "messages": none}))
+        .json();
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("sees no films"), "{message}");
+    for (part, field) in [
+        (json!({"type": "video"}), "frames"),
+        (json!({"type": "video", "data": "QUI="}), "data"),
+        (
+            json!({"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}),
+            "video_url.url",
+        ),
+        (
+            json!({"type": "video_url", "video_url": {"url": "data:video/mp4;base64,QUI="}}),
+            "video_url.url",
+        ),
+    ] {
+        let messages = json!([{"role": "user", "content": [part]}]);
+        let refused = server
+            .post("/v1/chat/completions", &json!({"model": "sees", "messages": messages}))
+            .json();
+        assert_eq!(
+            refused["error"]["param"],
+            format!("messages[0].content[0].{field}"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
 fn what_is_no_picture_is_refused_by_its_field() {
     let server = server();
     let content = |part: Value| json!([{"role": "user", "content": [part]}]);
@@ -178,13 +230,11 @@ fn lists_of_models_say_who_sees() {
     let body = json!({"model": "reads", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2});
     server.post("/v1/chat/completions", &body).json();
     let list = server.get("/v1/models").json();
-    let sees: Vec<&Value> = list["data"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|model| &model["sees_pictures"])
-        .collect();
-    assert_eq!(sees, [&json!(true), &json!(false)]);
+    for field in ["sees_pictures", "sees_films"] {
+        let models = list["data"].as_array().unwrap().iter();
+        let sees: Vec<&Value> = models.map(|model| &model[field]).collect();
+        assert_eq!(sees, [&json!(true), &json!(false)], "{field}");
+    }
     let page = server.get("/").body;
     assert!(page.contains("id=\"pictures\""));
 }

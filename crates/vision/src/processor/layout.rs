@@ -3,6 +3,7 @@
 use super::{Channels, Grid, Layout, PatchOrder, Plan, Processor, Values, View};
 use crate::resize::{resize, resize_region};
 use crate::{Error, Picture};
+use std::borrow::Cow;
 
 /// What an encoder reads of a picture.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,26 +27,26 @@ impl Processor {
     /// As [`Processor::plan`].
     pub fn process(&self, picture: &Picture) -> Result<Processed, Error> {
         let plan = self.plan(picture.width(), picture.height())?;
-        self.carry_out(&plan, picture)
+        self.carry_out(&plan, &[picture])
     }
 
-    fn carry_out(&self, plan: &Plan, picture: &Picture) -> Result<Processed, Error> {
-        let mut source = picture;
-        let mut stage;
-        for &(width, height) in &plan.stages {
-            stage = resize(source, width, height, self.filter)?;
-            source = &stage;
-        }
+    /// The numbers of pictures of one size that share patches: as many as a patch has copies, or one in place of all of them.
+    pub(super) fn carry_out(&self, plan: &Plan, pictures: &[&Picture]) -> Result<Processed, Error> {
+        let staged = pictures.iter().map(|picture| self.staged(plan, picture));
+        let staged = staged.collect::<Result<Vec<_>, Error>>()?;
         let table = self.values.table();
         let numbers = plan.views.iter().map(|view| self.numbers(view)).sum();
         let mut values = Vec::with_capacity(numbers);
         let mut positions = Vec::new();
         for view in &plan.views {
             let (width, height) = view.whole;
-            let pixels = resize_region(source, width, height, self.filter, view.region())?;
+            let resized = staged
+                .iter()
+                .map(|source| resize_region(source, width, height, self.filter, view.region()));
+            let pixels = resized.collect::<Result<Vec<_>, Error>>()?;
             let patches = self.patches(view.grid);
             match self.layout {
-                Layout::Planes => planes(&pixels, &table, &mut values),
+                Layout::Planes => pixels.iter().for_each(|pixels| planes(pixels, &table, &mut values)),
                 Layout::Patches { channels, copies, .. } => {
                     for &[column, row] in &patches {
                         let corner = (
@@ -81,6 +82,15 @@ impl Processor {
             positions,
             tokens: plan.tokens,
         })
+    }
+
+    /// A picture as its views are cut from it.
+    fn staged<'a>(&self, plan: &Plan, picture: &'a Picture) -> Result<Cow<'a, Picture>, Error> {
+        let mut source = Cow::Borrowed(picture);
+        for &(width, height) in &plan.stages {
+            source = Cow::Owned(resize(&source, width, height, self.filter)?);
+        }
+        Ok(source)
     }
 
     /// Numbers of a patch.
@@ -146,7 +156,7 @@ fn planes(pixels: &Picture, table: &Table, values: &mut Vec<f32>) {
 }
 
 fn patch(
-    pixels: &Picture,
+    pictures: &[Picture],
     table: &Table,
     (left, top): (usize, usize),
     side: usize,
@@ -154,32 +164,35 @@ fn patch(
     copies: u32,
     values: &mut Vec<f32>,
 ) {
-    let row = |y: usize| &pixels.row(top + y)[left * 3..][..side * 3];
     match channels {
         Channels::Last => {
-            for y in 0..side {
-                for pixel in row(y).as_chunks::<3>().0 {
-                    values.extend(pixel.iter().zip(table).map(|(&byte, table)| table[usize::from(byte)]));
+            for picture in pictures {
+                for y in 0..side {
+                    for pixel in row(picture, top + y, left, side).as_chunks::<3>().0 {
+                        values.extend(pixel.iter().zip(table).map(|(&byte, table)| table[usize::from(byte)]));
+                    }
                 }
             }
         }
         Channels::First => {
             for (channel, table) in table.iter().enumerate() {
                 let first = values.len();
-                for y in 0..side {
-                    values.extend(
-                        row(y)
-                            .iter()
-                            .skip(channel)
-                            .step_by(3)
-                            .map(|&byte| table[usize::from(byte)]),
-                    );
+                for picture in pictures {
+                    for y in 0..side {
+                        let bytes = row(picture, top + y, left, side).iter().skip(channel).step_by(3);
+                        values.extend(bytes.map(|&byte| table[usize::from(byte)]));
+                    }
                 }
                 let end = values.len();
-                for _ in 1..copies {
+                for _ in pictures.len()..copies as usize {
                     values.extend_from_within(first..end);
                 }
             }
         }
     }
+}
+
+/// Bytes of `side` pixels of row `y` from `left` on.
+fn row(picture: &Picture, y: usize, left: usize, side: usize) -> &[u8] {
+    &picture.row(y)[left * 3..][..side * 3]
 }

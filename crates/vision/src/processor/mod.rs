@@ -6,12 +6,14 @@
 //! Sizes are computed as the reference implementations do, in `f64` and with halves to even where theirs are, because a side that is one
 //! patch longer is another picture to a model.
 
+mod films;
 mod layout;
 mod marks;
 mod places;
 mod plan;
 mod record;
 
+pub use films::{FilmMarks, FilmPlan, Films, Frames, Spread, TimeFormat};
 pub use layout::Processed;
 pub use marks::Marks;
 pub use places::{Places, Stretch};

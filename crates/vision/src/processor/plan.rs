@@ -9,6 +9,8 @@ use crate::{Error, ErrorKind};
 const MAX_SOURCE_SIDE: u32 = 1 << 20;
 /// Largest longer side after the first step of [`SizeRule::LongSide`].
 const LONG_SIDE_LIMIT: f64 = 4096.0;
+/// Frames of a picture.
+const ONE_FRAME: [u64; 2] = [1, 1];
 
 /// What becomes of a picture of given sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +92,11 @@ impl Processor {
     /// picture.
     pub fn plan(&self, width: u32, height: u32) -> Result<Plan, Error> {
         self.check()?;
+        self.planned(&self.size, width, height, ONE_FRAME)
+    }
+
+    /// The same by another rule, of a frame of a film of so many frames: as they are, and as they are joined. The record is checked.
+    pub(super) fn planned(&self, size: &SizeRule, width: u32, height: u32, frames: [u64; 2]) -> Result<Plan, Error> {
         if !(1..=MAX_SOURCE_SIDE).contains(&width) || !(1..=MAX_SOURCE_SIDE).contains(&height) {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
@@ -104,8 +111,12 @@ impl Processor {
             tokens: 0,
             stages: Vec::new(),
         };
-        match self.size {
+        match *size {
             SizeRule::Fixed { width, height } => self.only(&mut plan, width, height),
+            SizeRule::Squares { side, tile } => {
+                plan.stages = vec![long_side(width, height, side)];
+                self.only(&mut plan, tile, tile);
+            }
             SizeRule::ShortestEdge {
                 edge,
                 crop_width,
@@ -133,10 +144,10 @@ impl Processor {
                         "a picture of {width} x {height} pixels has one side more than {max_ratio} times the other; cut it"
                     )));
                 }
-                let (wide, high) = bounded(width, height, self.unit(), 0, min_pixels, max_pixels);
+                let (wide, high) = bounded(width, height, self.unit(), 0, [min_pixels, max_pixels], frames);
                 self.only(&mut plan, wide, high);
             }
-            SizeRule::Tiles { .. } => self.tiled(&mut plan),
+            SizeRule::Tiles { .. } => self.tiled(&mut plan, size),
             SizeRule::LongSide { side, tile } => self.long_side(&mut plan, side, tile),
         }
         let sides = plan
@@ -192,7 +203,7 @@ impl Processor {
         }
     }
 
-    fn tiled(&self, plan: &mut Plan) {
+    fn tiled(&self, plan: &mut Plan, size: &SizeRule) {
         let SizeRule::Tiles {
             tile,
             min_tiles,
@@ -201,14 +212,14 @@ impl Processor {
             max_tokens,
             tolerance,
             thumbnail,
-        } = self.size
+        } = *size
         else {
             return;
         };
         let (width, height, unit) = (plan.width, plan.height, self.unit());
         let area = |tokens: u32| u64::from(tokens) * u64::from(unit).pow(2);
         let most = area(max_tokens);
-        let (wide, high) = bounded(width, height, unit, unit, area(min_tokens), most);
+        let (wide, high) = bounded(width, height, unit, unit, [area(min_tokens), most], ONE_FRAME);
         // As large a picture as the sides to the nearest unit, of which a patch is the least.
         let near = |side: u32| u64::from(nearest(side, unit).max(self.patch));
         let large = (near(width) * near(height)) as f64 > most as f64 * tolerance;
@@ -287,11 +298,19 @@ fn nearest(side: u32, unit: u32) -> u32 {
     (f64::from(side) / f64::from(unit)).round_ties_even() as u32 * unit
 }
 
-/// Sides to the nearest multiples of `unit`, but at least `least`; scaled where they have too few or too many pixels.
-fn bounded(width: u32, height: u32, unit: u32, least: u32, min_pixels: u64, max_pixels: u64) -> (u32, u32) {
+/// Sides to the nearest multiples of `unit`, but at least `least`; scaled where so many frames of them, as they are and as they are joined, have
+/// too few or too many pixels.
+fn bounded(
+    width: u32,
+    height: u32,
+    unit: u32,
+    least: u32,
+    [min_pixels, max_pixels]: [u64; 2],
+    [frames, joined]: [u64; 2],
+) -> (u32, u32) {
     let (wide, high) = (nearest(width, unit).max(least), nearest(height, unit).max(least));
-    let pixels = u64::from(wide) * u64::from(high);
-    let source = (u64::from(width) * u64::from(height)) as f64;
+    let pixels = u64::from(wide) * u64::from(high) * joined;
+    let source = (u64::from(width) * u64::from(height) * frames) as f64;
     let units = |count: f64| (count as u32).saturating_mul(unit);
     let u = f64::from(unit);
     if pixels > max_pixels {

@@ -1,6 +1,6 @@
 //! The record and what it may say.
 
-use super::{Marks, Places};
+use super::{Films, Marks, Places};
 use crate::decode::{Alpha, Limits};
 use crate::resize::Filter;
 use crate::{Error, ErrorKind, Picture, decode};
@@ -42,6 +42,9 @@ pub struct Processor {
     /// What stands in the prompt for the picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marks: Option<Marks>,
+    /// What the model sees of a film, if it sees films.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub films: Option<Films>,
 }
 
 fn one() -> u32 {
@@ -102,6 +105,13 @@ pub enum SizeRule {
         tolerance: f64,
         /// Whether the small one is there.
         thumbnail: bool,
+    },
+    /// The longer side becomes `side`, then the whole becomes a square, whatever its shape.
+    Squares {
+        /// The longer side in pixels.
+        side: u32,
+        /// Side of the square in pixels.
+        tile: u32,
     },
     /// The longer side becomes `side`, then both are rounded up to whole tiles, with the whole in the size of a tile behind them.
     LongSide {
@@ -223,7 +233,10 @@ impl Processor {
                 *max_tokens = tokens;
                 *min_tokens = tokens.min(*min_tokens);
             }
-            SizeRule::Fixed { .. } | SizeRule::ShortestEdge { .. } | SizeRule::LongSide { .. } => {
+            SizeRule::Fixed { .. }
+            | SizeRule::ShortestEdge { .. }
+            | SizeRule::Squares { .. }
+            | SizeRule::LongSide { .. } => {
                 return Err(Error::new(
                     ErrorKind::InvalidInput,
                     "this model's pictures have one size; leave the number of tokens out",
@@ -261,7 +274,10 @@ impl Processor {
         if let Some(std) = std.iter().find(|v| !(finite(**v) && **v >= 1e-6)) {
             return Err(refuse("values.std", std, "positive numbers of at least 1e-6"));
         }
-        self.check_size()?;
+        self.check_size("size", &self.size)?;
+        if let Some(films) = &self.films {
+            films.check(self)?;
+        }
         if let Some(places) = &self.places {
             places.check()?;
         }
@@ -296,28 +312,30 @@ impl Processor {
         Ok(())
     }
 
-    fn check_size(&self) -> Result<(), Error> {
+    /// Checks a rule that stands in the field `at`.
+    pub(super) fn check_size(&self, at: &str, size: &SizeRule) -> Result<(), Error> {
         let unit = self.unit();
-        let side = |name: &str, value: u32| range(name, value, unit, MAX_SIDE);
-        match &self.size {
+        let at = |field: &str| format!("{at}.{field}");
+        let side = |field: &str, value: u32| range(&at(field), value, unit, MAX_SIDE);
+        match size {
             SizeRule::Fixed { width, height } => {
-                side("size.fixed.width", *width)?;
-                side("size.fixed.height", *height)?;
+                side("fixed.width", *width)?;
+                side("fixed.height", *height)?;
             }
             SizeRule::ShortestEdge {
                 edge,
                 crop_width,
                 crop_height,
             } => {
-                side("size.shortest_edge.edge", *edge)?;
-                range("size.shortest_edge.crop_width", *crop_width, unit, *edge)?;
-                range("size.shortest_edge.crop_height", *crop_height, unit, *edge)?;
+                side("shortest_edge.edge", *edge)?;
+                range(&at("shortest_edge.crop_width"), *crop_width, unit, *edge)?;
+                range(&at("shortest_edge.crop_height"), *crop_height, unit, *edge)?;
             }
             SizeRule::Budget { tokens, choices } => {
-                range("size.budget.tokens", *tokens, 1, MAX_TOKENS)?;
-                self.pixels("size.budget.tokens", *tokens)?;
+                range(&at("budget.tokens"), *tokens, 1, MAX_TOKENS)?;
+                self.pixels(&at("budget.tokens"), *tokens)?;
                 if !choices.is_empty() && !choices.contains(tokens) {
-                    return Err(refuse("size.budget.tokens", tokens, &format!("one of {choices:?}")));
+                    return Err(refuse(&at("budget.tokens"), tokens, &format!("one of {choices:?}")));
                 }
             }
             SizeRule::Bounds {
@@ -326,13 +344,13 @@ impl Processor {
                 max_ratio,
             } => {
                 range(
-                    "size.bounds.max_pixels",
+                    &at("bounds.max_pixels"),
                     *max_pixels,
                     u64::from(unit).pow(2),
                     MAX_PIXELS,
                 )?;
-                range("size.bounds.min_pixels", *min_pixels, 1, *max_pixels)?;
-                range("size.bounds.max_ratio", *max_ratio, 1, 1 << 14)?;
+                range(&at("bounds.min_pixels"), *min_pixels, 1, *max_pixels)?;
+                range(&at("bounds.max_ratio"), *max_ratio, 1, 1 << 14)?;
             }
             SizeRule::Tiles {
                 tile,
@@ -343,22 +361,26 @@ impl Processor {
                 tolerance,
                 ..
             } => {
-                side("size.tiles.tile", *tile)?;
+                side("tiles.tile", *tile)?;
                 if !tile.is_multiple_of(unit) {
-                    return Err(refuse("size.tiles.tile", tile, &format!("a multiple of {unit}")));
+                    return Err(refuse(&at("tiles.tile"), tile, &format!("a multiple of {unit}")));
                 }
-                range("size.tiles.max_tiles", *max_tiles, 1, 64)?;
-                range("size.tiles.min_tiles", *min_tiles, 1, *max_tiles)?;
-                range("size.tiles.max_tokens", *max_tokens, 1, MAX_TOKENS)?;
-                range("size.tiles.min_tokens", *min_tokens, 1, *max_tokens)?;
-                self.pixels("size.tiles.max_tokens", *max_tokens)?;
+                range(&at("tiles.max_tiles"), *max_tiles, 1, 64)?;
+                range(&at("tiles.min_tiles"), *min_tiles, 1, *max_tiles)?;
+                range(&at("tiles.max_tokens"), *max_tokens, 1, MAX_TOKENS)?;
+                range(&at("tiles.min_tokens"), *min_tokens, 1, *max_tokens)?;
+                self.pixels(&at("tiles.max_tokens"), *max_tokens)?;
                 if !(0.0..=1e6).contains(tolerance) {
-                    return Err(refuse("size.tiles.tolerance", tolerance, "from 0 to 1e6"));
+                    return Err(refuse(&at("tiles.tolerance"), tolerance, "from 0 to 1e6"));
                 }
             }
             SizeRule::LongSide { side: long, tile } => {
-                side("size.long_side.side", *long)?;
-                side("size.long_side.tile", *tile)?;
+                side("long_side.side", *long)?;
+                side("long_side.tile", *tile)?;
+            }
+            SizeRule::Squares { side: long, tile } => {
+                side("squares.side", *long)?;
+                side("squares.tile", *tile)?;
             }
         }
         Ok(())
@@ -377,7 +399,12 @@ impl Processor {
     }
 }
 
-fn range<T: PartialOrd + Copy + std::fmt::Display>(field: &str, value: T, low: T, high: T) -> Result<(), Error> {
+pub(super) fn range<T: PartialOrd + Copy + std::fmt::Display>(
+    field: &str,
+    value: T,
+    low: T,
+    high: T,
+) -> Result<(), Error> {
     if (low..=high).contains(&value) {
         Ok(())
     } else {
@@ -385,7 +412,7 @@ fn range<T: PartialOrd + Copy + std::fmt::Display>(field: &str, value: T, low: T
     }
 }
 
-fn refuse(field: &str, found: impl std::fmt::Display, expected: &str) -> Error {
+pub(super) fn refuse(field: &str, found: impl std::fmt::Display, expected: &str) -> Error {
     Error::new(
         ErrorKind::InvalidRecord,
         format!("the picture record's {field} is {found}; expected {expected}"),

@@ -38,6 +38,19 @@ pub(super) fn lines(processor: &Processor) -> Vec<String> {
             text(&marks.end)
         ));
     }
+    if let Some(films) = &processor.films {
+        let frames = &films.frames;
+        let most = frames.most;
+        let number = match frames.rate {
+            Some(rate) => format!("{rate} frames a second, at most {most}"),
+            None => format!("{most} frames"),
+        };
+        let joined = match films.joined {
+            1 => String::new(),
+            n => format!(", {n} of them together"),
+        };
+        lines.push(format!("of a film {number}{joined}: {}", size(&films.size)));
+    }
     lines
 }
 
@@ -64,6 +77,7 @@ fn size(rule: &SizeRule) -> String {
             let whole = if *thumbnail { " and the whole" } else { "" };
             format!("{min_tokens} to {max_tokens} tokens, or up to {max_tiles} tiles of {tile} x {tile} pixels{whole}")
         }
+        SizeRule::Squares { side, tile } => format!("the longer side to {side} pixels, then to {tile} x {tile}"),
         SizeRule::LongSide { side, tile } => {
             format!("the longer side to {side} pixels, tiles of {tile} x {tile} and the whole")
         }

@@ -1,18 +1,19 @@
-//! Pictures and sounds that go with the next question.
+//! Pictures, films and sounds that go with the next question.
 
-use crate::{output, picture_file};
+use crate::{film_file, output, picture_file};
 use anyhow::{Context as _, Result, bail};
-use cactus_engine::chat::{MAX_FILE_BYTES, to_base64};
+use cactus_engine::chat::{Data, MAX_FILE_BYTES, Sense, to_base64};
 use cactus_engine::{CancelToken, Model};
-use cactus_multimodal::{Heard, Limits, Look, Pictures, Sounds};
+use cactus_multimodal::{Films, Heard, Limits, Look, Pictures, Sounds, Watched};
 use cactus_vision::processor::Role;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What shows a model pictures and plays it sounds, and those that it has not been asked about.
+/// What shows a model pictures and films and plays it sounds, and those that it has not been asked about.
 pub(super) struct Attached {
     pictures: Option<Arc<Pictures>>,
+    films: Option<Films>,
     sounds: Option<Arc<Sounds>>,
     /// Whether views are told of.
     tells: bool,
@@ -21,13 +22,14 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// With so many tokens for a picture, where that is given.
-    pub(super) fn new(model: &Model, tokens: Option<u32>, tells: bool) -> Result<Attached> {
-        let pictures = Pictures::attach_with(model, tokens).context("`--image-tokens`")?;
+    /// With so many tokens for a picture and frames of a film, where that is given.
+    pub(super) fn new(model: &Model, [tokens, frames]: [Option<u32>; 2], tells: bool) -> Result<Attached> {
+        let pictures = Pictures::attach_with(model, tokens, frames).context("`--image-tokens`")?;
         if let (None, Some(_)) = (&pictures, tokens) {
             bail!("`--image-tokens`: the model sees no pictures");
         }
         Ok(Attached {
+            films: pictures.as_ref().and_then(Films::of),
             pictures,
             sounds: Sounds::attach(model)?,
             tells,
@@ -56,6 +58,28 @@ impl Attached {
         Ok(())
     }
 
+    /// Watches the film at `path`, which goes with the next question; of a folder of pictures, `rate` frames go by in a second.
+    pub(super) fn watch(&mut self, model: &Model, path: &Path, rate: f64, cancel: &CancelToken) -> Result<()> {
+        let Some(films) = &self.films else {
+            bail!("the model `{}` sees no films", model.bundle().manifest().name);
+        };
+        if model.chat_template()?.is_none() {
+            bail!("films stand in a conversation, which needs a chat template, and the model has none");
+        }
+        let limits = Limits::default();
+        let shown = path.display();
+        let film = film_file::read(path, rate, limits.max_bytes, |count, seconds| {
+            films.chosen(count, seconds)
+        })?;
+        let watched = films.watch_files(model, &film.frames, &film.timing, &limits, cancel);
+        let watched = watched.with_context(|| format!("`{shown}`"))?;
+        tell_film(&shown.to_string(), &watched);
+        let frames: Vec<String> = film.frames.iter().map(|frame| to_base64(frame)).collect();
+        let frames = frames.iter().map(String::as_str).collect();
+        self.waiting.push(Data::Frames(frames, film.timing).part(Sense::Film));
+        Ok(())
+    }
+
     /// Listens to the sound in `file`, which goes with the next question.
     pub(super) fn play(&mut self, model: &Model, file: &Path, cancel: &CancelToken) -> Result<()> {
         let Some(sounds) = &self.sounds else {
@@ -76,7 +100,7 @@ impl Attached {
         Ok(())
     }
 
-    /// A message of the user with the pictures and sounds that wait.
+    /// A message of the user with the pictures, films and sounds that wait.
     pub(super) fn message(&self, text: &str) -> Value {
         if self.waiting.is_empty() {
             return cactus_text::message("user", text);
@@ -112,6 +136,19 @@ fn tell_sound(name: &str, heard: &Heard) {
     output::note(format!(
         "{name}: {:.1} s, {} tokens, {time}",
         heard.seconds, heard.tokens
+    ));
+}
+
+fn tell_film(name: &str, watched: &Watched) {
+    let plan = &watched.plan;
+    let time = times(watched.known, [watched.prepare_seconds, watched.encode_seconds]);
+    let [width, height] = match &plan.frame.views[..] {
+        [view, ..] => [view.width, view.height],
+        [] => [0; 2],
+    };
+    output::note(format!(
+        "{name}: {} frames of {width} x {height} pixels, {} tokens, {time}",
+        plan.frames, plan.tokens
     ));
 }
 
