@@ -153,6 +153,10 @@ pub(crate) struct ServeArgs {
     /// Model of new vector stores and of folders, one of those that are served [default: the first that makes vectors]
     #[arg(long, value_name = "MODEL", help_heading = "Files")]
     pub(crate) embedder: Option<String>,
+    /// Fetch the pictures and sounds that requests name by address, from public addresses alone and at most 12 MB each [default: no address is
+    /// fetched]
+    #[arg(long, help_heading = "Files")]
+    pub(crate) fetch_media: bool,
     /// Longest file that is kept
     #[arg(long, default_value = "16MB", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Files")]
     pub(crate) max_file: u64,
@@ -350,9 +354,10 @@ pub(crate) struct RunArgs {
     /// Tokens of a picture, for a model whose pictures have several sizes: more show more and take longer [default: as the bundle says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) image_tokens: Option<u32>,
-    /// Say what becomes of each picture: its views, their sizes, and how many tokens they are
-    #[arg(long, requires = "image")]
-    pub(crate) show_image_tokens: bool,
+    /// Say what becomes of each picture: its views, their sizes, and how many tokens they are. With a folder, draw there what the model is given: each
+    /// view with the squares of its tokens, as PNG
+    #[arg(long, requires = "image", value_name = "FOLDER", num_args = 0..=1, require_equals = true)]
+    pub(crate) show_image_tokens: Option<Option<PathBuf>>,
     /// Play the model this sound (WAV, MP3, FLAC, Ogg, M4A) with the prompt; can be repeated
     #[arg(long, visible_alias = "audio-file", value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
     pub(crate) audio: Vec<PathBuf>,

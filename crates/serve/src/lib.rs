@@ -25,5 +25,5 @@ mod stores;
 
 pub use cactus_protocol as protocol;
 pub use cactus_router as router;
-pub use http::{Error, OPENAPI, ROUTES, ServeOptions, Tls, serve};
+pub use http::{Error, Fetch, OPENAPI, ROUTES, ServeOptions, Tls, serve};
 pub use stores::{Documents, Watch};

@@ -2,6 +2,7 @@
 
 mod asked;
 mod attached;
+mod drawn;
 mod kept;
 mod routed;
 
@@ -81,7 +82,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         bail!("`{option}` is for answers of this machine alone; leave it out, or `--cloud` and `--policy`");
     }
     let loaded = Model::of(bundle, &model::load_options(&args.engine))?;
-    let mut attached = Attached::new(&loaded, [args.image_tokens, args.video_frames], args.show_image_tokens)?;
+    let mut attached = Attached::new(
+        &loaded,
+        [args.image_tokens, args.video_frames],
+        args.show_image_tokens.clone(),
+    )?;
     let reads_more = !loaded.program().given_inputs().is_empty();
     if let (Some(input), false) = (args.input.first(), reads_more) {
         let ids = function::ids_of(loaded.bundle()).unwrap_or("input_ids");

@@ -7,12 +7,12 @@ use crate::commands::{corpus, route};
 use crate::{model, output};
 use anyhow::{Context as _, Result};
 use cactus_engine::scheduler::SchedulerLimits;
-use cactus_hub::{ModelRef, preferred};
+use cactus_hub::{Fetcher, ModelRef, preferred};
 use cactus_rag::INDEX_FILE;
 use cactus_router::Router;
 use cactus_router::setup::Setup;
 use cactus_serve::models::{Does, ModelLimits, Models, Source};
-use cactus_serve::{Documents, ServeOptions, Tls};
+use cactus_serve::{Documents, Fetch, ServeOptions, Tls};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,6 +21,16 @@ use std::time::Duration;
 
 /// Keys, separated by commas.
 const KEY_VARIABLE: &str = "CACTUS_API_KEY";
+
+/// Files at public addresses.
+#[derive(Debug)]
+struct Public(Fetcher);
+
+impl Fetch for Public {
+    fn fetch(&self, address: &str) -> std::result::Result<Vec<u8>, String> {
+        self.0.fetch(address)
+    }
+}
 
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     if args.policy.is_none() {
@@ -193,6 +203,9 @@ fn options(args: &ServeArgs) -> Result<ServeOptions> {
             .map(|folder| documents(folder))
             .collect::<Result<_>>()?,
         extract: corpus::extract(),
+        fetch: args
+            .fetch_media
+            .then(|| Arc::new(Public(Fetcher::default())) as Arc<dyn Fetch>),
         embedder: args.embedder.clone(),
         file_bytes: usize::try_from(args.max_file).unwrap_or(usize::MAX),
         audio_bytes: usize::try_from(args.max_audio).unwrap_or(usize::MAX),

@@ -153,6 +153,27 @@ fn run_shows_a_model_pictures() {
         out.status.success() && told.contains("wide.png") && told.contains("the whole, in small"),
         "{told}"
     );
+    // The tiles and the whole, each with the squares of its tokens.
+    c.ok(&[
+        "run",
+        "vlm",
+        "--prompt",
+        "x",
+        "--max-tokens",
+        "2",
+        "--image",
+        png,
+        "--show-image-tokens=drawn",
+    ]);
+    let drawn = |i: usize| {
+        let file = std::fs::read(c.0.path().join(format!("drawn/wide.{i}.png"))).ok()?;
+        cactus_vision::decode::decode(&file, &cactus_vision::Limits::default(), cactus_vision::Alpha::Drop).ok()
+    };
+    let views: Vec<_> = (1..).map_while(drawn).collect();
+    assert!(
+        views.len() > 1 && views.iter().all(|view| (view.width(), view.height()) == (32, 32)),
+        "{views:?}"
+    );
 
     let inspected = c.ok(&["inspect", "vlm"]);
     assert!(inspected.contains("pictures"), "{inspected}");

@@ -1,6 +1,7 @@
 //! Bodies in and errors out.
 
 use super::App;
+use super::addresses::fetched;
 use super::route::Facts;
 use crate::protocol::{ApiError, Kind};
 use axum::body::Body;
@@ -105,10 +106,14 @@ pub(super) async fn read<T: Send + 'static>(
     parse: impl FnOnce(&Value) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let bytes = collect(body, app.options.body_bytes, BODY_TIME).await?;
-    let long = bytes.len() > LONG_BYTES;
+    let long = bytes.len() > LONG_BYTES || app.options.fetch.is_some();
+    let (fetch, most) = (app.options.fetch.clone(), app.options.body_bytes);
     let work = move || {
-        let value: Value = serde_json::from_slice(&bytes)
+        let mut value: Value = serde_json::from_slice(&bytes)
             .map_err(|e| ApiError::new(Kind::Invalid, format!("the body is not JSON: {e}")))?;
+        if let Some(fetch) = fetch {
+            fetched(&mut value, &*fetch, most)?;
+        }
         parse(&value)
     };
     match long {

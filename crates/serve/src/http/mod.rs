@@ -3,6 +3,7 @@
 //! One thread does all input and output. What takes time (templates, tokenizing, loading) happens on others, and what
 //! computes on the scheduler's. A request passes the doors of `guard` before its body is read.
 
+mod addresses;
 mod anthropic;
 mod audio;
 mod body;
@@ -39,6 +40,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
+pub use addresses::Fetch;
 pub use connection::Error;
 pub(crate) use realtime::Wish;
 
@@ -61,6 +63,8 @@ pub struct ServeOptions {
     pub documents: Vec<Documents>,
     /// Takes the text out of PDFs. Without it none are read.
     pub extract: Option<Arc<dyn Extract>>,
+    /// Fetches pictures and sounds that requests name by address. Without it no address is fetched.
+    pub fetch: Option<Arc<dyn Fetch>>,
     /// The model of new vector stores, as this server calls it; `None` is the first that makes vectors.
     pub embedder: Option<String>,
     /// Most bytes of a file.
@@ -111,6 +115,7 @@ impl ServeOptions {
             data: None,
             documents: Vec::new(),
             extract: None,
+            fetch: None,
             embedder: None,
             file_bytes: 16 << 20,
             audio_bytes: 100 << 20,

@@ -131,6 +131,52 @@ fn another_picture_is_another_prompt_and_the_same_is_known() {
     assert!(cached(&other) < cached(&again), "{other}");
 }
 
+/// Two addresses that are there.
+#[derive(Debug)]
+struct Known;
+
+impl cactus_serve::Fetch for Known {
+    fn fetch(&self, address: &str) -> Result<Vec<u8>, String> {
+        match address.strip_prefix("https://example.com/") {
+            Some(name @ ("wide.png" | "rgb.png")) => {
+                std::fs::read(golden("pictures/files").join(name)).map_err(|e| e.to_string())
+            }
+            _ => Err("it cannot be fetched".to_owned()),
+        }
+    }
+}
+
+#[test]
+fn addresses_are_fetched_where_that_is_allowed() {
+    let source = Source {
+        name: "sees".to_owned(),
+        ..Source::folder(seeing())
+    };
+    let server = Server::of(vec![source], |options, limits| {
+        options.fetch = Some(std::sync::Arc::new(Known));
+        limits.load.context_tokens = 512;
+    });
+    let of = |url: &str| {
+        let part = json!({"type": "image_url", "image_url": {"url": url}});
+        ask(
+            &server,
+            json!([{"role": "user", "content": [part, {"type": "text", "text": "this?"}]}]),
+        )
+    };
+    let (fetched, sent) = (of("https://example.com/wide.png"), of(&url(&file("wide.png"))));
+    assert!(fetched["usage"]["prompt_tokens"].as_u64().unwrap() > 20, "{fetched}");
+    assert_eq!(fetched["choices"], sent["choices"]);
+    let part = json!({"type": "image_url", "image_url": {"url": "https://example.com/absent.png"}});
+    let body = json!({"model": "sees", "messages": [{"role": "user", "content": [part]}]});
+    let absent = server.post("/v1/chat/completions", &body).error(400);
+    assert_eq!(absent["error"]["code"], "address_not_fetched", "{absent}");
+    assert_eq!(absent["error"]["param"], "messages[0].content[0].image_url.url");
+    let body = json!({"model": "sees", "max_tokens": 4, "messages": [{"role": "user", "content": [
+        {"type": "image", "source": {"type": "url", "url": "https://example.com/rgb.png"}}, {"type": "text", "text": "this?"}]}]});
+    let message = server.post("/v1/messages", &body).json();
+    assert_eq!(message["type"], "message", "{message}");
+}
+
 #[test]
 fn films_come_as_their_frames() {
     let server = server();
@@ -156,7 +202,7 @@ fn films_come_as_their_frames() {
         json!([{"role": "user", "content": [{"type": "video", "frames": frames}, {"type": "text", "text": "a"}]}]);
     let refused = server
         .post("/v1/chat/completions", &json!({"model": "reads", "messages": none}))
-        .json();
+        .error(400);
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("sees no films"), "{message}");
     for (part, field) in [
@@ -174,7 +220,7 @@ fn films_come_as_their_frames() {
         let messages = json!([{"role": "user", "content": [part]}]);
         let refused = server
             .post("/v1/chat/completions", &json!({"model": "sees", "messages": messages}))
-            .json();
+            .error(400);
         assert_eq!(
             refused["error"]["param"],
             format!("messages[0].content[0].{field}"),

@@ -84,6 +84,17 @@ impl Processor {
         })
     }
 
+    /// The pixels of each view of `picture`, before they become numbers.
+    ///
+    /// # Errors
+    /// As [`Processor::plan`].
+    pub fn views(&self, picture: &Picture) -> Result<Vec<Picture>, Error> {
+        let plan = self.plan(picture.width(), picture.height())?;
+        let source = self.staged(&plan, picture)?;
+        let pixels = |view: &View| resize_region(&source, view.whole.0, view.whole.1, self.filter, view.region());
+        plan.views.iter().map(pixels).collect()
+    }
+
     /// A picture as its views are cut from it.
     fn staged<'a>(&self, plan: &Plan, picture: &'a Picture) -> Result<Cow<'a, Picture>, Error> {
         let mut source = Cow::Borrowed(picture);

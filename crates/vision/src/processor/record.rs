@@ -181,7 +181,7 @@ pub enum Channels {
 
 impl Processor {
     /// Pixels of a token's side.
-    pub(super) fn unit(&self) -> u32 {
+    pub fn unit(&self) -> u32 {
         self.patch * self.merge
     }
 

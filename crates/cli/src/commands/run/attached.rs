@@ -1,5 +1,6 @@
 //! Pictures, films and sounds that go with the next question.
 
+use super::drawn;
 use crate::{film_file, output, picture_file};
 use anyhow::{Context as _, Result, bail};
 use cactus_engine::chat::{Data, MAX_FILE_BYTES, Sense, to_base64};
@@ -7,7 +8,7 @@ use cactus_engine::{CancelToken, Model};
 use cactus_multimodal::{Films, Heard, Limits, Look, Pictures, Sounds, Watched};
 use cactus_vision::processor::Role;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What shows a model pictures and films and plays it sounds, and those that it has not been asked about.
@@ -15,15 +16,19 @@ pub(super) struct Attached {
     pictures: Option<Arc<Pictures>>,
     films: Option<Films>,
     sounds: Option<Arc<Sounds>>,
-    /// Whether views are told of.
-    tells: bool,
+    /// Whether views are told of, and in which folder they are drawn.
+    tells: Option<Option<PathBuf>>,
     /// As parts of a message.
     waiting: Vec<Value>,
 }
 
 impl Attached {
     /// With so many tokens for a picture and frames of a film, where that is given.
-    pub(super) fn new(model: &Model, [tokens, frames]: [Option<u32>; 2], tells: bool) -> Result<Attached> {
+    pub(super) fn new(
+        model: &Model,
+        [tokens, frames]: [Option<u32>; 2],
+        tells: Option<Option<PathBuf>>,
+    ) -> Result<Attached> {
         let pictures = Pictures::attach_with(model, tokens, frames).context("`--image-tokens`")?;
         if let (None, Some(_)) = (&pictures, tokens) {
             bail!("`--image-tokens`: the model sees no pictures");
@@ -51,8 +56,13 @@ impl Attached {
         let look = pictures.look_at_file(model, &bytes, &limits, cancel);
         let look = look.with_context(|| format!("`{shown}`"))?;
         tell(&shown.to_string(), &look);
-        if self.tells {
+        if let Some(folder) = &self.tells {
             views(&look);
+            if let Some(folder) = folder {
+                let name = file.file_stem().unwrap_or_default().to_string_lossy();
+                let picture = pictures.processor().decode(&bytes, &limits)?;
+                drawn::draw(pictures.processor(), &picture, folder, &name)?;
+            }
         }
         self.waiting.push(json!({"type": "image", "data": to_base64(&bytes)}));
         Ok(())
