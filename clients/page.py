@@ -69,6 +69,12 @@ def pictures(browser, problems: list) -> None:
     expect(page.locator("#shown img")).to_have_count(0)
     expect(page.locator(".assistant .error")).to_have_count(0)
     shoot(page, "pictures")
+    # Editing puts it back; what is no picture is refused.
+    page.locator(".user").last.hover()
+    page.locator(".user button", has_text="Edit").last.click()
+    expect(page.locator("#shown img")).to_have_count(1)
+    page.locator("#fresh").click()
+    expect(page.locator("#shown img")).to_have_count(0)
     # Of a film, the frames go.
     page.locator("#pictures").set_input_files(file.parents[3] / "crates" / "audio" / "tests" / "files" / "video_and_sound.webm")
     expect(page.locator("#shown img")).to_have_attribute("title", re.compile(r"video_and_sound.webm, a film of \d+ frames"))
@@ -78,12 +84,6 @@ def pictures(browser, problems: list) -> None:
     expect(page.locator(".user .seen img[title*=film]")).to_have_count(1)
     expect(page.locator(".assistant .error")).to_have_count(0)
     shoot(page, "films")
-    # Editing puts it back; what is no picture is refused.
-    page.locator(".user").last.hover()
-    page.locator(".user button", has_text="Edit").last.click()
-    expect(page.locator("#shown img")).to_have_count(1)
-    page.locator("#fresh").click()
-    expect(page.locator("#shown img")).to_have_count(0)
     page.locator("#model").select_option(index=0)
     expect(page.locator("#picture")).to_be_hidden()
     page.context.close()
