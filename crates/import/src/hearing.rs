@@ -5,8 +5,8 @@
 use crate::fields::Fields;
 use crate::{Error, Result};
 use cactus_bundle::{
-    Chunks, Edges, FrontEnd, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization, SoundMarks,
-    Spectrum, WindowFunction,
+    Chunks, Edges, Emphasis, FrontEnd, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization,
+    SoundMarks, Spectrum, WindowFunction,
 };
 use cactus_models::{HeardDef, ModelDef};
 use serde_json::Value;
@@ -34,9 +34,11 @@ pub(crate) fn record(def: &ModelDef, said: &Value) -> Result<Option<Hearing>> {
     let mut hearing = Hearing {
         version: HEARING_VERSION,
         most_samples: 0,
+        whole_samples: 1,
         front_end,
         block_frames: small(hears.block_frames),
         row_frames: small(hears.row_frames),
+        all_rows: None,
         marks: SoundMarks {
             token: hears.marks.token.to_owned(),
             start: hears.marks.start.to_owned(),
@@ -115,6 +117,7 @@ fn log_mel(bands: usize, fields: &Fields<'_>) -> Result<LogMel> {
         edges: Edges::Zeros,
         drop_last_frame: true,
         preemphasis: 0.0,
+        emphasis: Emphasis::Sound,
         spectrum: Spectrum::Magnitude,
         mels,
         mel_scale: MelScale::Htk,
