@@ -1,10 +1,10 @@
 """Models that see, of the sizes of released ones and with random weights, to measure with: their weights are in no package.
 
-    python benches/picture_models.py FOLDER [--llama-cpp LLAMA_CPP_FOLDER] [smolvlm_256m] [lfm2_vl_450m] [gemma3_encoder] [gemma4_encoders]
-        [qwen3_vl_encoder]
+    python benches/picture_models.py FOLDER [--llama-cpp LLAMA_CPP_FOLDER] [smolvlm_256m] [lfm2_vl_450m] [gemma3_encoder] [gemma3n_encoders]
+        [gemma4_encoders] [qwen3_vl_encoder]
 
 Each becomes FOLDER/NAME as a Hugging Face folder in BF16, with the tokenizer of golden/seeing and the image processor of the release; with the
-sources of llama.cpp also FOLDER/NAME.gguf and FOLDER/NAME-mmproj.gguf in Q8_0, by its own converter. Needs torch, torchvision, pillow and transformers. What they write means nothing; times and sizes are those of the real ones.
+sources of llama.cpp also FOLDER/NAME.gguf and FOLDER/NAME-mmproj.gguf in Q8_0, by its own converter. Needs torch, torchvision, pillow and transformers, for Gemma 3n timm, too. What they write means nothing; times and sizes are those of the real ones.
 """
 
 from __future__ import annotations
@@ -41,6 +41,27 @@ MODELS = {
                              eos_token_id=4, pad_token_id=0),
         ),
         HALF | dict(image_processor_type="Gemma3ImageProcessor", size={"height": 896, "width": 896}, resample=2, image_seq_length=256),
+    ),
+    # The encoders of pictures and of sounds of both sizes, with rows as wide as theirs.
+    "gemma3n_encoders": (
+        "gemma3n_hears",
+        lambda vocab: AutoConfig.for_model(
+            "gemma3n",
+            boi_token_id=5,
+            boa_token_id=6,
+            eoi_token_id=160,
+            image_token_id=161,
+            eoa_token_id=163,
+            audio_token_id=164,
+            audio_config=dict(model_type="gemma3n_audio", vocab_size=3, vocab_offset=163),
+            vision_config=dict(model_type="gemma3n_vision", vocab_size=3, vocab_offset=160),
+            text_config=dict(model_type="gemma3n_text", hidden_size=2048, intermediate_size=[512] * 2, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+                             head_dim=128, max_position_embeddings=8192, sliding_window=512, vocab_size=166, vocab_size_per_layer_input=160, num_kv_shared_layers=0,
+                             hidden_size_per_layer_input=16, layer_types=["sliding_attention", "full_attention"], activation_sparsity_pattern=[0.0] * 2,
+                             bos_token_id=2, eos_token_id=4, pad_token_id=0),
+        ),
+        dict(image_processor_type="SiglipImageProcessor", do_resize=True, do_rescale=True, do_normalize=False, rescale_factor=1 / 255, resample=2,
+             size={"height": 768, "width": 768}),
     ),
     # The encoders of pictures and of sounds of E2B and E4B, with rows as wide as those of E2B.
     "gemma4_encoders": (

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import torch
-from transformers import ParakeetFeatureExtractor, WhisperFeatureExtractor
+from transformers import Gemma3nAudioFeatureExtractor, ParakeetFeatureExtractor, WhisperFeatureExtractor
 from transformers.audio_utils import mel_filter_bank
 
 OUT = Path(__file__).parent / "features"
@@ -71,6 +71,24 @@ def nemo_recipe(bins):
     }
 
 
+def gemma3n_recipe():
+    return {
+        "sample_rate_hz": RATE,
+        "preemphasis": 0.97,
+        "emphasis": "window",
+        "left_edge": "none",
+        "right_edge": "none",
+        "window": "hann_periodic",
+        "window_samples": 512,
+        "fft_samples": 1024,
+        "hop_samples": 160,
+        "spectrum": "magnitude",
+        "filters": {"bins": 128, "low_hz": 125.0, "high_hz": 7600.0, "scale": "htk", "norm": "none"},
+        "log": {"ln_floor": {"floor": 1e-5}},
+        "normalization": "none",
+    }
+
+
 def whisper_whole_file(audio, bins):
     """The recipe of openai/whisper: 30 s of silence behind the file, one peak for all of it."""
     filters = mel_filter_bank(201, bins, 0.0, 8000.0, RATE, norm="slaney", mel_scale="slaney")
@@ -88,7 +106,7 @@ def graph(folder, name, audio):
     return session.run(None, inputs)[0][0].T
 
 
-def write(name, source, recipe, features, other=None):
+def write(name, source, recipe, features, other=None, frames_shown=FRAMES):
     difference = None
     if other is not None:
         frames = min(len(features), len(other))
@@ -97,8 +115,8 @@ def write(name, source, recipe, features, other=None):
     case = {
         "source": source,
         "recipe": recipe,
-        "frames": FRAMES,
-        "values": [[round(float(v), 6) for v in features[f]] for f in FRAMES],
+        "frames": frames_shown,
+        "values": [[round(float(v), 6) for v in features[f]] for f in frames_shown],
     }
     text = json.dumps(case).replace("], [", "],\n[")
     (OUT / f"{name}.json").write_text(text + "\n")
@@ -120,6 +138,9 @@ def main():
         features = extractor(audio, sampling_rate=RATE, return_tensors="np")["input_features"][0]
         source = f"nemo{bins}.onnx of onnx-asr"
         write(f"nemo_{bins}", source, nemo_recipe(bins), graph(folder, f"nemo{bins}", audio), features)
+    # Without what it fills the sound up with, which is another's to do.
+    features = Gemma3nAudioFeatureExtractor()([audio], pad_to_multiple_of=None, return_tensors="np")["input_features"][0]
+    write("gemma3n_128", "transformers Gemma3nAudioFeatureExtractor", gemma3n_recipe(), features, frames_shown=[0, 1, 2, 19, 35, 36])
     source = "torch.stft by the recipe of openai/whisper"
     write("whisper_80_input", source, whisper_recipe(80, "input"), whisper_whole_file(audio, 80))
 

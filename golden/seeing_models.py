@@ -10,7 +10,7 @@ For each case this writes `seeing/<case>/` with config.json, weights, a small to
 
     python golden/seeing_models.py LLAMA_CPP_FOLDER [case ...]
 
-(the `vendor/llama.cpp` folder of the llama-cpp-python 0.3.36 source package)
+(Gemma 3n needs timm 1.0.31; the `vendor/llama.cpp` folder of the llama-cpp-python 0.3.36 source package)
 """
 
 import json
@@ -27,10 +27,12 @@ import torch
 from pictures import References, picture
 from PIL import Image
 from safetensors.torch import load_file, save_file
+from timm.models._efficientnet_builder import decode_arch_def
 from tiny_models import CORPUS
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedTokenizerFast
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.gemma3n.feature_extraction_gemma3n import Gemma3nAudioFeatureExtractor
 from transformers.models.gemma4.feature_extraction_gemma4 import Gemma4AudioFeatureExtractor
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.gemma4_unified.feature_extraction_gemma4_unified import Gemma4UnifiedAudioFeatureExtractor
@@ -38,6 +40,7 @@ from transformers.models.gemma4_unified.image_processing_gemma4_unified import G
 from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor, convert_image_to_patches
 from transformers.models.lfm2_vl.processing_lfm2_vl import Lfm2VlProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 from transformers.models.smolvlm.processing_smolvlm import DEFAULT_CHAT_TEMPLATE, get_image_prompt_string
 
@@ -53,6 +56,10 @@ GEMMA = (
 GEMMA4_NAMES = ["<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|image>", "<|image|>", "<image|>"]
 GEMMA4 = GEMMA.replace("<start_of_turn>", "<|turn>").replace("<end_of_turn>", "<turn|>").replace("<start_of_image>", "<|image|>")
 GEMMA4_HEARS = GEMMA4.replace("{% else %}{{ p.text }}", "{% elif p.type == 'audio' %}<|audio|>{% else %}{{ p.text }}")
+GEMMA3N_NAMES = GEMMA_NAMES[:6] + ["<start_of_audio>"]
+# Behind those of texts, as many of pictures as of sounds; the last stands for silence.
+GEMMA3N_OTHERS = ["<end_of_image>", "<image_soft_token>", "<unused0>", "<end_of_audio>", "<audio_soft_token>", "<unused1>"]
+GEMMA3N = GEMMA.replace("<start_of_image>", "<image_soft_token>").replace("{% else %}{{ p.text }}", "{% elif p.type == 'audio' %}<audio_soft_token>{% else %}{{ p.text }}")
 QWEN_NAMES = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 NAMES = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>",
          "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"]
@@ -426,6 +433,115 @@ class Gemma4Unified(Gemma4Hears):
                 x.mul_(3)
 
 
+class Gemma3n:
+    """Gemma 3n, which also hears: a network of convolutions and attention with one key of each place, and tokens that are no text."""
+
+    pictures = [(50, 30, 17), (20, 44, 18)]
+    template = GEMMA3N
+    # What hears also has them.
+    gguf = False
+    names, others = GEMMA3N_NAMES, GEMMA3N_OTHERS
+    word = "<image_soft_token>"
+    sound_word = "<audio_soft_token>"
+    special = dict(bos_token="<bos>", eos_token="<end_of_turn>", pad_token="<pad>")
+    text, all_rows, side = True, 188, 4
+
+    def config(self, vocab):
+        others = len(self.others) // 2
+        texts = vocab - 2 * others
+        text = dict(model_type="gemma3n_text", activation_sparsity_pattern=[0.95, 0.0, 0.0, 0.0, 0.0], altup_num_inputs=4, final_logit_softcapping=30.0, head_dim=16, hidden_size=32,
+                    hidden_size_per_layer_input=8, intermediate_size=[64] * 5, laurel_rank=8, max_position_embeddings=512, num_attention_heads=2, num_hidden_layers=5,
+                    layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"], num_key_value_heads=1, num_kv_shared_layers=2,
+                    sliding_window=6, vocab_size=vocab, vocab_size_per_layer_input=texts, bos_token_id=2, eos_token_id=4, pad_token_id=0, tie_word_embeddings=True)
+        # So wide that matrices of layers may have few bits.
+        blocks = [["er_r1_k3_s2_e4_c24", "er_r1_k3_s1_e1_c24"], ["uir_r1_a3_k5_s2_e2_c24", "uir_r1_a5_k0_s1_e1_c24"],
+                  ["uir_r1_a5_k5_s2_e2_c24", "uir_r1_a0_k0_s1_e1_c24", "mqa_r1_k3_h3_v2_s1_d8_c24", "uir_r1_a0_k0_s1_e2_c24"],
+                  ["uir_r1_a5_k5_s2_e2_c32", "mqa_r1_k3_h3_s1_d8_c32", "uir_r1_a0_k0_s1_e2_c32"]]
+        vision = dict(model_type="gemma3n_vision", architecture="mobilenetv5_300m_enc", hidden_size=2048, vocab_size=others, vocab_offset=texts,
+                      model_args=self.model_args(blocks))
+        self.blocks = blocks
+        audio = dict(model_type="gemma3n_audio", hidden_size=32, input_feat_size=16, conf_num_attention_heads=2, conf_num_hidden_layers=2, conf_conv_kernel_size=3,
+                     sscp_conv_channel_size=[8, 4], vocab_size=others, vocab_offset=texts + others)
+        return AutoConfig.for_model("gemma3n", text_config=text, vision_config=vision, audio_config=audio, audio_soft_tokens_per_image=self.all_rows,
+                                    vision_soft_tokens_per_image=self.side**2, boi_token_id=5, boa_token_id=6, eoi_token_id=texts, image_token_id=texts + 1,
+                                    eoa_token_id=texts + others, audio_token_id=texts + others + 1, eos_token_id=[1, 4], tie_word_embeddings=True)
+
+    def model_args(self, blocks):
+        return dict(block_args=decode_arch_def(blocks), stem_size=8, msfa_output_resolution=self.side)
+
+    def processor(self):
+        return SiglipImageProcessorPil(size={"height": 192, "width": 192}, resample=2, do_normalize=False, image_seq_length=self.side**2)
+
+    def prepare(self, processor, images):
+        values = torch.tensor(numpy.asarray(processor(images, return_tensors=None)["pixel_values"], dtype=numpy.float32))
+        n = self.side**2
+        return {"pixel_values": values}, ["\n\n<start_of_image>" + n * self.word + "<end_of_image>\n\n"] * len(images), [n] * len(images)
+
+    def extractor(self):
+        return Gemma3nAudioFeatureExtractor(feature_size=16)
+
+    def hear(self, sounds):
+        made = [self.extractor()([sound], return_tensors="np") for sound in sounds]
+        longest = max(one["input_features"].shape[1] for one in made)
+        features, mask = torch.zeros(len(made), longest, 16), torch.zeros(len(made), longest, dtype=torch.bool)
+        for i, one in enumerate(made):
+            frames = one["input_features"].shape[1]
+            assert one["input_features_mask"].all()
+            features[i, :frames], mask[i, :frames] = torch.from_numpy(one["input_features"][0]), True
+        text = "\n\n<start_of_audio>" + self.all_rows * self.sound_word + "<end_of_audio>\n\n"
+        return {"input_features": features, "input_features_mask": mask}, [text] * len(sounds), [self.all_rows] * len(sounds)
+
+    def heard(self, model, inputs):
+        """As the model puts them into a prompt."""
+        id = model.config.audio_token_id
+        made = model.model(input_ids=torch.tensor([[id] * len(inputs["input_features"]) * self.all_rows]), **inputs)
+        return list(made.audio_hidden_states)
+
+    def rows(self, made):
+        return made.pooler_output.flatten(0, 1)
+
+    def adjust(self, model):
+        # timm has made others of them.
+        model.config.vision_config.model_args = self.model_args(self.blocks)
+        tower = model.model.audio_tower
+        together = tower.forward
+
+        def one_by_one(features, mask, **more):
+            """A short sound beside a longer one would hear what it is filled up with."""
+            made = [together(one[None, ~unheard], unheard[None, ~unheard], **more) for one, unheard in zip(features, mask)]
+            longest = max(one.last_hidden_state.shape[1] for one in made)
+            first = made[0]
+            pad = [longest - one.last_hidden_state.shape[1] for one in made]
+            first.last_hidden_state = torch.cat([torch.nn.functional.pad(one.last_hidden_state, (0, 0, 0, n)) for one, n in zip(made, pad)])
+            first.audio_mel_mask = torch.cat([torch.nn.functional.pad(one.audio_mel_mask, (0, n), value=True) for one, n in zip(made, pad)])
+            return first
+
+        tower.forward = one_by_one
+        for name, x in model.named_parameters():
+            if name.startswith("model.language_model.") and "norm" in name:
+                # Sparse gates make what is rounded larger, so that sublayers are quiet.
+                x.add_(2.0 if name.endswith("language_model.norm.weight") else -0.7 if "post_" in name else -0.5 if "_norm.weight" in name and "self_attn" in name else 0)
+            elif "embed_tokens.weight" in name:
+                x.mul_(0.3)
+            elif "correct_output_scale" in name:
+                x.add_(1)
+            elif "modality_router" in name:
+                x.mul_(20)
+            elif name.endswith("input_proj_linear.weight"):
+                # llama.cpp's converter writes it in half precision.
+                x.copy_(x.half())
+            elif "layer_scale" in name:
+                x.copy_(0.3 + 0.1 * torch.randn(x.shape))
+
+
+class Gemma3nHears(Gemma3n):
+    """The same with sounds, which always have as many rows."""
+
+    pictures = [(50, 30, 19)]
+    sounds = [4_000, 20_900]
+    conversation, gguf = HEARING, True
+
+
 def sound(samples, seed):
     """Two tones that rise, and some noise, from -1 to 1 in 16 bits."""
     at, noise = numpy.arange(samples) / 16_000, numpy.random.default_rng(seed).standard_normal(samples)
@@ -478,6 +594,8 @@ def tokenizer(folder, case):
     trainer = trainers.BpeTrainer(vocab_size=160, initial_alphabet=alphabet, special_tokens=special, show_progress=False)
     tok.train_from_iterator([CORPUS.replace("\n", " ")], trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=tok, **case.special)
+    if hasattr(case, "others"):
+        fast.add_special_tokens({"additional_special_tokens": case.others})
     fast.chat_template = case.template
     fast.save_pretrained(folder)
     return fast
@@ -515,22 +633,29 @@ def write(name, case):
     heard_inputs, heard_sizes = {}, []
     if hasattr(case, "sounds"):
         both = {"feature_extractor": json.loads(case.extractor().to_json_string()), "image_processor": json.loads(processor.to_json_string())}
-        (folder / "processor_config.json").write_text(json.dumps(both, indent=2) + "\n", encoding="utf-8")
-        (folder / "preprocessor_config.json").unlink()
+        if hasattr(case, "sound_word"):
+            # As its folders have it, in one.
+            both = both["image_processor"] | {key: value for key, value in both["feature_extractor"].items() if key not in ("window", "mel_filters")}
+            (folder / "preprocessor_config.json").write_text(json.dumps(both, indent=2) + "\n", encoding="utf-8")
+        else:
+            (folder / "processor_config.json").write_text(json.dumps(both, indent=2) + "\n", encoding="utf-8")
+            (folder / "preprocessor_config.json").unlink()
         sounds = [sound(samples, i + 1) for i, samples in enumerate(case.sounds)]
         for i, samples in enumerate(sounds):
             with wave.open(str(folder / f"sound.{i}.wav"), "wb") as file:
                 file.setnchannels(1), file.setsampwidth(2), file.setframerate(16_000), file.writeframes(samples.tobytes())
         heard_inputs, heard_texts, heard_sizes = case.hear([samples.astype(numpy.float32) / 32768 for samples in sounds])
-        pieces = text.split("<|audio|>")
+        pieces = text.split(getattr(case, "sound_word", "<|audio|>"))
         text = pieces[0] + "".join(t + p for t, p in zip(heard_texts, pieces[1:], strict=True))
     ids = tok(text, add_special_tokens=False)["input_ids"]
     with torch.no_grad():
         heard = []
-        if heard_inputs:
+        if heard_inputs and hasattr(case, "heard"):
+            heard = case.heard(model, heard_inputs)
+        elif heard_inputs:
             made = model.model.get_audio_features(**heard_inputs)
             heard = [rows[mask].contiguous() for rows, mask in zip(made.pooler_output, made.attention_mask)]
-            assert [len(rows) for rows in heard] == heard_sizes
+        assert [len(rows) for rows in heard] == heard_sizes
         made = model.model.get_image_features(**inputs)
         if hasattr(case, "rows"):
             features = case.rows(made)
@@ -545,13 +670,14 @@ def write(name, case):
             last = model(input_ids=torch.tensor([all_ids]), **inputs, **beside(all_ids)).logits[0, -1]
             # No token that would end the answer.
             last[: len(case.names)] = float("-inf")
+            last[len(tok) - len(getattr(case, "others", [])) :] = float("-inf")
             greedy.append(int(last.argmax()))
             all_ids.append(greedy[-1])
     expected = {"logits": logits.contiguous()}
     for i, rows in enumerate(features.split(sizes)):
         expected[f"rows.{i}"] = rows.contiguous()
     for i, rows in enumerate(heard):
-        expected[f"heard.{i}"] = rows
+        expected[f"heard.{i}"] = rows.contiguous()
     save_file(expected, folder / "expected.safetensors")
     about = {"messages": conversation, "pictures": case.pictures, "text": text, "ids": ids, "greedy": greedy}
     (folder / "expected.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
@@ -564,7 +690,7 @@ def write(name, case):
         released = Path(temporary) / name
         shutil.copytree(folder, released)
         weights = load_file(folder / "model.safetensors")
-        if not isinstance(case, Gemma4):
+        if not isinstance(case, (Gemma4, Gemma3n)):
             weights = {key.replace("vision_tower.", "vision_tower.vision_model."): value for key, value in weights.items()}
         save_file(weights, released / "model.safetensors", metadata={"format": "pt"})
         mmproj(llama_cpp, released, folder / "mmproj.gguf")
@@ -576,9 +702,21 @@ def write(name, case):
             text_model(llama_cpp, released, folder / "text.gguf")
 
 
+# The converter has the name of this tensor in its list, and forgets what Gemma 3n calls it.
+FORGOTTEN = """
+import runpy
+from gguf.constants import MODEL_TENSOR
+from gguf.tensor_mapping import TensorNameMap
+for names in (TensorNameMap.mappings_cfg, TensorNameMap.block_mappings_cfg):
+    if MODEL_TENSOR.A_ENC_CONV1D_NORM in names:
+        names[MODEL_TENSOR.A_ENC_CONV1D_NORM] += ("model.audio_tower.subsample_conv_projection.conv_{bid}.norm",)
+runpy.run_path("convert_hf_to_gguf.py", run_name="__main__")
+"""
+
+
 def mmproj(llama_cpp, folder, out):
-    command = [sys.executable, llama_cpp / "convert_hf_to_gguf.py", folder, "--mmproj", "--outtype", "f32", "--outfile", out]
-    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(llama_cpp / "gguf-py")}, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-c", FORGOTTEN, folder, "--mmproj", "--outtype", "f32", "--outfile", out]
+    subprocess.run(command, check=True, cwd=llama_cpp, env=os.environ | {"PYTHONPATH": f"{llama_cpp / 'gguf-py'}:{llama_cpp}"}, stderr=subprocess.DEVNULL)
 
 
 
@@ -602,6 +740,7 @@ if __name__ == "__main__":
     # Pillow's resize in place of torchvision's.
     References()
     cases = {"smolvlm": SmolVlm(), "lfm2_vl": Lfm2Vl(), "gemma3": Gemma3(), "qwen3_vl": Qwen3Vl(), "qwen3_5": Qwen35(),
-             "qwen3_vl_moe": Qwen3VlMoe(), "qwen3_5_moe": Qwen35Moe(), "gemma4": Gemma4(), "gemma4_moe": Gemma4Moe(), "gemma4_hears": Gemma4Hears(), "gemma4_unified": Gemma4Unified()}
+             "qwen3_vl_moe": Qwen3VlMoe(), "qwen3_5_moe": Qwen35Moe(), "gemma4": Gemma4(), "gemma4_moe": Gemma4Moe(), "gemma4_hears": Gemma4Hears(), "gemma4_unified": Gemma4Unified(),
+             "gemma3n": Gemma3n(), "gemma3n_hears": Gemma3nHears()}
     for name in sys.argv[2:] or cases:
         write(name, cases[name])

@@ -1,7 +1,7 @@
 //! Features beside those of transformers and of the ONNX graphs of onnx-asr, and streams beside whole recordings.
 
 use cactus_audio::features::{
-    Edge, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape,
+    Edge, Emphasis, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape,
 };
 use cactus_audio::{ErrorKind, Frontend};
 use proptest::prelude::*;
@@ -51,6 +51,7 @@ fn extract_of_the_golden_signal_equals_the_references() {
         ("whisper_80_input", 40, 40),
         ("nemo_80", 41, 40),
         ("nemo_128", 41, 40),
+        ("gemma3n_128", 37, 37),
     ] {
         let case = case(name);
         let frontend = Frontend::new(case.recipe).unwrap();
@@ -85,7 +86,7 @@ fn extract_of_the_golden_signal_has_these_bits_everywhere() {
 
 #[test]
 fn recipe_written_as_json_is_read_back_the_same() {
-    for name in ["whisper_80_window", "nemo_128"] {
+    for name in ["whisper_80_window", "nemo_128", "gemma3n_128"] {
         let recipe = case(name).recipe;
         let text = serde_json::to_string(&recipe).unwrap();
         assert_eq!(serde_json::from_str::<Recipe>(&text).unwrap(), recipe);
@@ -117,6 +118,12 @@ fn new_of_senseless_recipes_names_the_field() {
         ("preemphasis", |r| r.preemphasis = f64::INFINITY),
         ("log", |r| r.log = Log::LnGuard { guard: 0.0 }),
         ("log", |r| r.log = Log::Log10Floor { floor: f64::NAN }),
+        ("log", |r| r.log = Log::LnFloor { floor: 0.0 }),
+        ("right_edge", |r| r.left_edge = Edge::None),
+        ("right_edge", |r| r.right_edge = Edge::None),
+        ("normalization", |r| {
+            (r.left_edge, r.right_edge) = (Edge::None, Edge::None)
+        }),
         ("epsilon", |r| r.normalization = Normalization::PerBin { epsilon: -1.0 }),
         ("padding_frames", |r| r.padding_frames = usize::MAX),
         ("scope.window.samples", |r| {
@@ -206,7 +213,7 @@ fn channels_first_pads_with_zeros_behind_the_end() {
 }
 
 fn recipes() -> impl Strategy<Value = Recipe> {
-    let edge = || prop_oneof![Just(Edge::Reflect), Just(Edge::Zeros)];
+    let edge = || prop_oneof![Just(Edge::Reflect), Just(Edge::Zeros), Just(Edge::None)];
     let normalization = prop_oneof![
         Just(Normalization::None),
         Just(Normalization::Peak {
@@ -223,26 +230,41 @@ fn recipes() -> impl Strategy<Value = Recipe> {
         2..=100usize,
     );
     (sizes, edge(), edge(), normalization, any::<bool>()).prop_map(
-        |((fft, window, hop), left, right, normalization, emphasis)| Recipe {
-            sample_rate_hz: 16_000,
-            preemphasis: if emphasis { 0.97 } else { 0.0 },
-            left_edge: left,
-            right_edge: right,
-            window: WindowShape::HannPeriodic,
-            window_samples: (fft * window / 100).max(1),
-            fft_samples: fft,
-            hop_samples: (fft * hop / 100).max(1),
-            spectrum: if emphasis { Spectrum::Power } else { Spectrum::Magnitude },
-            filters: Filterbank {
-                bins: 8,
-                low_hz: 0.0,
-                high_hz: 8000.0,
-                scale: MelScale::Htk,
-                norm: MelNorm::None,
-            },
-            log: Log::LnGuard { guard: 0.001 },
-            normalization,
-            padding_frames: 0,
+        |((fft, window, hop), left, right, normalization, emphasis)| {
+            // Windows lie within the recording on both sides or on none.
+            let within = left == Edge::None;
+            let right = match right {
+                _ if within => Edge::None,
+                Edge::None => Edge::Zeros,
+                other => other,
+            };
+            let normalization = if within { Normalization::None } else { normalization };
+            Recipe {
+                sample_rate_hz: 16_000,
+                preemphasis: if emphasis { 0.97 } else { 0.0 },
+                emphasis: if within { Emphasis::Window } else { Emphasis::Recording },
+                left_edge: left,
+                right_edge: right,
+                window: WindowShape::HannPeriodic,
+                window_samples: (fft * window / 100).max(1),
+                fft_samples: fft,
+                hop_samples: (fft * hop / 100).max(1),
+                spectrum: if emphasis { Spectrum::Power } else { Spectrum::Magnitude },
+                filters: Filterbank {
+                    bins: 8,
+                    low_hz: 0.0,
+                    high_hz: 8000.0,
+                    scale: MelScale::Htk,
+                    norm: MelNorm::None,
+                },
+                log: if within {
+                    Log::LnFloor { floor: 0.001 }
+                } else {
+                    Log::LnGuard { guard: 0.001 }
+                },
+                normalization,
+                padding_frames: 0,
+            }
         },
     )
 }

@@ -2,7 +2,7 @@
 //!
 //! Like `speech.json` the record names no family. Unknown fields and kinds are refused, as in the other documents.
 
-use crate::speech::{Checked, FrontEnd, MAX_SAMPLES, counts};
+use crate::speech::{Checked, Edges, FrontEnd, MAX_SAMPLES, counts};
 use crate::{Bundle, Error, ErrorKind, HEARING_PATH, Result};
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +20,16 @@ pub struct Hearing {
     pub front_end: FrontEnd,
     /// Most samples of a sound.
     pub most_samples: u32,
+    /// The sound is filled up with zeros to a multiple of so many samples before.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub whole_samples: u32,
     /// Frames that the component `sound_encoder` takes together. Zeros follow those of the sound up to a multiple.
     pub block_frames: u32,
     /// Frames of a row; the last row may have fewer.
     pub row_frames: u32,
+    /// Rows of every sound, where they are as many whatever its length: the component gives as many more than a sound has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_rows: Option<u32>,
     /// What stands in a prompt for a sound.
     pub marks: SoundMarks,
 }
@@ -42,16 +48,32 @@ pub struct SoundMarks {
     pub end: String,
 }
 
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_one(n: &u32) -> bool {
+    *n == 1
+}
+
 impl Hearing {
+    /// So many samples with the zeros behind them.
+    #[must_use]
+    pub fn filled(&self, samples: usize) -> usize {
+        samples.next_multiple_of(self.whole_samples.max(1) as usize)
+    }
+
     /// Frames that are heard of so many samples.
     #[must_use]
     pub fn frames(&self, samples: usize) -> usize {
         let before = match &self.front_end {
+            FrontEnd::LogMel(mel) if mel.edges == Edges::None => mel.window_samples,
             FrontEnd::LogMel(mel) => mel.window_samples / 2,
             _ => 0,
         };
         let each = self.frame_samples().max(1) as usize;
-        samples.saturating_sub(before as usize).div_ceil(each)
+        self.filled(samples).saturating_sub(before as usize).div_ceil(each)
     }
 
     /// Samples from one frame to the next.
@@ -74,10 +96,14 @@ impl Hearing {
         }
     }
 
-    /// Rows of so many samples.
+    /// Rows of so many samples; none where there is no frame.
     #[must_use]
     pub fn rows(&self, samples: usize) -> usize {
-        self.frames(samples).div_ceil(self.row_frames.max(1) as usize)
+        let own = self.frames(samples).div_ceil(self.row_frames.max(1) as usize);
+        match self.all_rows {
+            Some(all) if own > 0 => all as usize,
+            _ => own,
+        }
     }
 
     fn check(&self) -> Checked {
@@ -93,10 +119,20 @@ impl Hearing {
             "hearing",
             [
                 ("most_samples", self.most_samples, 1, MAX_SAMPLES),
+                ("whole_samples", self.whole_samples, 1, MAX_SAMPLES),
                 ("row_frames", self.row_frames, 1, 1 << 10),
                 ("block_frames", self.block_frames, self.row_frames, 1 << 16),
+                ("all_rows", self.all_rows.unwrap_or(1), 1, 1 << 16),
             ],
         )?;
+        let own = self
+            .frames(self.most_samples as usize)
+            .div_ceil(self.row_frames as usize);
+        if let Some(all) = self.all_rows.filter(|&all| own > all as usize) {
+            return Err(format!(
+                "`all_rows` should be at least {own}, as sounds have up to so many; found {all}"
+            ));
+        }
         if !self.block_frames.is_multiple_of(self.row_frames) {
             return Err(format!(
                 "`block_frames` should be a multiple of `row_frames`, {}; found {}",

@@ -46,8 +46,8 @@ pub use reader::{Bundle, Weight};
 pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAGIC, TENSOR_VERSION};
 pub use scratch::{Scratch, remove_abandoned};
 pub use speech::{
-    Chunks, Ctc, Decoding, Edges, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces, Prompted,
-    SPEECH_VERSION, Samples, Spectrum, Speech, Streaming, Timestamps, Transducer, Window, WindowFunction,
+    Chunks, Ctc, Decoding, Edges, Emphasis, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces,
+    Prompted, SPEECH_VERSION, Samples, Spectrum, Speech, Streaming, Timestamps, Transducer, Window, WindowFunction,
 };
 pub use verify::{BlockSums, Verified};
 pub use writer::{About, BundleWriter, check_destination};

@@ -90,12 +90,15 @@ pub struct LogMel {
     pub fft_samples: u32,
     /// Samples from one frame to the next.
     pub hop_samples: u32,
-    /// What the half transform before the first sample and after the last is filled with.
+    /// What the half transform before the first sample and after the last is filled with, where windows reach there.
     pub edges: Edges,
     /// Whether the frame centered behind the last sample is left out.
     pub drop_last_frame: bool,
     /// Factor of the sample before that is taken from each sample; 0 for none.
     pub preemphasis: f32,
+    /// What is emphasized at once.
+    #[serde(default, skip_serializing_if = "Emphasis::is_of_sound")]
+    pub emphasis: Emphasis,
     /// What of the transform the bands add up.
     #[serde(default, skip_serializing_if = "Spectrum::is_power")]
     pub spectrum: Spectrum,
@@ -133,6 +136,27 @@ pub enum Edges {
     Reflect,
     /// Zeros.
     Zeros,
+    /// Nothing: the first window begins with the first sample, and the last ends before the last sample.
+    None,
+}
+
+/// What is emphasized at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Emphasis {
+    /// The whole sound, which zeros are before.
+    #[default]
+    Sound,
+    /// Each window alone, before which the sample is as large as its first.
+    Window,
+}
+
+impl Emphasis {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+    fn is_of_sound(&self) -> bool {
+        *self == Emphasis::Sound
+    }
 }
 
 /// What is taken of a Fourier transform.
@@ -179,6 +203,11 @@ pub enum Logarithm {
     LnGuard {
         /// What is added to each power.
         guard: f32,
+    },
+    /// `ln(max(x, floor))`.
+    LnFloor {
+        /// The least power.
+        floor: f32,
     },
 }
 
@@ -415,6 +444,9 @@ impl Speech {
     /// What cannot be, in words.
     pub fn check(&self, vocab_size: usize) -> std::result::Result<(), String> {
         let (hop, extent) = match &self.front_end {
+            FrontEnd::LogMel(m) if m.edges == Edges::None => {
+                return Err("`front_end.edges` should be `reflect` or `zeros`".to_owned());
+            }
             FrontEnd::LogMel(m) => (m.check()?.hop_samples, "one of `window` and `pieces`"),
             FrontEnd::Chunks(c) => (c.check()?.chunk_samples, "no `window` and no `pieces`"),
             FrontEnd::Samples(s) => (s.check().map(|()| 1)?, "no `window` and no `pieces`"),

@@ -319,4 +319,4 @@ impl TensorSource for ExpertsSource {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

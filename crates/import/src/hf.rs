@@ -3,7 +3,7 @@
 use crate::mxfp4::{self, Mxfp4Source};
 use crate::safetensors::SafetensorsSource;
 use crate::sentence::{self, SentenceSource};
-use crate::{Error, Result, SourceModel, TensorSource, TokenizerFiles, experts};
+use crate::{Error, Result, SourceModel, TensorSource, TokenizerFiles, experts, other_tokens};
 use cactus_bundle::TokenIds;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -67,6 +67,7 @@ pub fn open_folder(folder: &Path) -> Result<SourceModel> {
         true => Box::new(SentenceSource::new(tensors, own_name, whole, modules)?),
         false => tensors,
     };
+    let tensors = other_tokens::with_rows(tensors, &config);
     Ok(SourceModel {
         format: "huggingface",
         config,
@@ -113,12 +114,18 @@ fn hearing(folder: &Path, config: &Value) -> Result<Value> {
     let all = ["vision_config", "audio_config"]
         .iter()
         .all(|key| config.get(key).is_some_and(Value::is_object));
-    let said = match all {
-        true => read_json_if_there(&folder.join("processor_config.json"))?,
-        false => None,
-    };
+    if !all {
+        return Ok(json!({}));
+    }
+    let said = read_json_if_there(&folder.join("processor_config.json"))?;
     let section = said.and_then(|mut said| said.get_mut("feature_extractor").map(Value::take));
-    Ok(section.filter(Value::is_object).unwrap_or_else(|| json!({})))
+    if let Some(section) = section.filter(Value::is_object) {
+        return Ok(section);
+    }
+    // Older folders have both in one.
+    let both = read_json_if_there(&folder.join("preprocessor_config.json"))?;
+    let both = both.filter(|both| both.get("feature_extractor_type").is_some_and(Value::is_string));
+    Ok(both.unwrap_or_else(|| json!({})))
 }
 
 /// What a folder has beside weights.
@@ -404,7 +411,7 @@ mod tests {
             ),
             (
                 "audio_tower.conformer.0.norm.weight",
-                "audio_model.conformer.0.norm.weight",
+                "audio_model.layers.0.norm_out.weight",
             ),
             ("embed_vision.embedding.weight", "embed_vision.embedding.weight"),
         ] {

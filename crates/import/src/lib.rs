@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod conformer_names;
 mod convert;
 pub mod ctranslate2;
 mod cursor;
@@ -28,6 +29,7 @@ mod mxfp4;
 mod named;
 mod onnx;
 pub mod ort;
+mod other_tokens;
 mod pictures;
 mod protobuf;
 pub mod pt2;

@@ -5,7 +5,7 @@
 //! refused by its name: a module that is left out gives wrong vectors without an error.
 
 use crate::safetensors::SINGLE_FILE;
-use crate::{Error, ErrorKind, Result, SafetensorsSource, TensorSource, hf, open_weights};
+use crate::{Error, ErrorKind, Result, SafetensorsSource, TensorSource, conformer_names, hf, open_weights};
 use cactus_tensor::Tensor;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -456,7 +456,8 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
             found.unwrap_or_else(|| name.to_owned())
         }
         "idefics3" | "smolvlm" => seeing_name(name, "text_model."),
-        "gemma3" | "gemma3n" | "gemma4" | "gemma4_unified" | "lfm2_vl" | "qwen3_5" | "qwen3_5_moe" | "qwen3_vl"
+        "gemma3n" => conformer_names::own(&seeing_name(name, "language_model.")),
+        "gemma3" | "gemma4" | "gemma4_unified" | "lfm2_vl" | "qwen3_5" | "qwen3_5_moe" | "qwen3_vl"
         | "qwen3_vl_moe" => seeing_name(name, "language_model."),
         "granitemoe" | "granitemoeshared" => granite_name(name),
         "modernbert" => name.strip_prefix("model.").unwrap_or(name).to_owned(),

@@ -7,8 +7,8 @@ mod positions;
 
 use crate::{Error, Result, SourceModel};
 use cactus_bundle::{
-    Chunks, Decoding, Edges, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION, Samples,
-    Spectrum, Speech, Streaming, Timestamps, Window, WindowFunction,
+    Chunks, Decoding, Edges, Emphasis, FrontEnd, LogMel, Logarithm, MelScale, Normalization, Prompted, SPEECH_VERSION,
+    Samples, Spectrum, Speech, Streaming, Timestamps, Window, WindowFunction,
 };
 use cactus_models::{ActivityDef, ModelDef, SamplesDef, SoundDef};
 use serde_json::Value;
@@ -143,6 +143,7 @@ fn whisper_front_end(sound: SoundDef) -> LogMel {
         edges: Edges::Reflect,
         drop_last_frame: true,
         preemphasis: 0.0,
+        emphasis: Emphasis::Sound,
         spectrum: Spectrum::Power,
         mels: sound.mels as u32,
         mel_scale: MelScale::Slaney,

@@ -37,6 +37,11 @@ impl<'a> Config<'a> {
         }
     }
 
+    /// The same fields, called so in errors.
+    pub(crate) fn under(self, at: &'a str) -> Self {
+        Config { at, ..self }
+    }
+
     /// The field, where it is there and not `null`.
     pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.fields.get(key).filter(|v| !v.is_null())

@@ -10,6 +10,7 @@ use crate::layer_inputs::{self, LayerInputs};
 use crate::layers::{self, GatedMlp, Logits, Masks, Norm, linear};
 use crate::media::Shown;
 use crate::normal;
+use crate::other_tokens::OtherTokens;
 use crate::rope::Rope;
 use crate::rotary::Rotary;
 use crate::{ModelDef, Result, gemma3_text, registry};
@@ -50,6 +51,8 @@ pub(crate) struct Gemma3n {
     pub(crate) tied: bool,
     /// Whether rows of media may stand among the embeddings.
     pub(crate) media: bool,
+    /// Tokens that are no text, where they have embeddings of their own.
+    pub(crate) others: Option<OtherTokens>,
 }
 
 pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
@@ -97,6 +100,7 @@ impl Gemma3n {
             logits: softcap.map(|cap| Logits::Capped(cap as f32)),
             tied: c.flag("tie_word_embeddings", true)?,
             media: false,
+            others: None,
             windows,
             dims,
         })
@@ -113,6 +117,9 @@ impl Gemma3n {
         let hidden = self.dims.hidden;
         let ids = layers::token_ids(b);
         let mut x = layers::embed_ids(b, ids, &self.dims, Some((hidden as f64).sqrt() as f32))?;
+        if let Some(others) = self.others {
+            x = others.in_place(b, x, ids)?;
+        }
         let mut with_inputs = ids;
         if self.media {
             let shown = Shown::declare(b, hidden, 0);

@@ -6,7 +6,7 @@ use crate::axial_encoder::AxialEncoder;
 use crate::config::Config;
 use crate::gemma4_text::{self, Gemma4};
 use crate::picture_encoder::PICTURE_ENCODER;
-use crate::registry::{FilmMarksDef, FilmsDef, FramesDef, MarksDef, SeesDef, SoundMarksDef, ViewsDef};
+use crate::registry::{FilmMarksDef, FilmsDef, FramesDef, HeardDef, MarksDef, SeesDef, SoundMarksDef, ViewsDef};
 use crate::sound_encoder::SoundEncoder;
 use crate::{ModelDef, Result, seeing};
 
@@ -61,7 +61,11 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
     let hidden = decoder.dims.hidden;
     let model = seeing::beside(c, decoder.generator(&text)?, encoder.component()?, sees)?;
     match c.section("audio_config", "audio_config.")? {
-        Some(audio) => SoundEncoder::read(&audio, hidden)?.beside(model, SOUND_MARKS),
+        Some(audio) => {
+            let encoder = SoundEncoder::read(&audio, hidden)?;
+            let heard = HeardDef::Spectrogram(encoder.subsampling.bands);
+            encoder.beside(model, heard, SOUND_MARKS)
+        }
         None => Ok(model),
     }
 }

@@ -189,6 +189,7 @@ fn with_sounds(model: ModelDef, audio: &Config<'_>, width: usize) -> Result<Mode
         heard: HeardDef::Samples(samples),
         block_frames: 1,
         row_frames: 1,
+        all_rows: None,
         marks: SOUND_MARKS,
     }
     .beside(model, encoder))

@@ -296,7 +296,7 @@ pub struct MarksDef {
 pub struct HearsDef {
     /// Name of the component, with the input `features` `f32[blocks, frames, numbers]` and the output `rows` `f32[1, rows, width]`. The frames behind
     /// those of the sound are zeros; where they tell, the input `count` `i64[1]` says how many are the sound's. So many rows are those of the
-    /// sound as it has `row_frames` frames, the last of them not all.
+    /// sound as it has `row_frames` frames, the last of them not all, or as `all_rows` says.
     pub component: &'static str,
     /// What a frame is.
     pub heard: HeardDef,
@@ -304,6 +304,8 @@ pub struct HearsDef {
     pub block_frames: usize,
     /// Frames of a row.
     pub row_frames: usize,
+    /// Rows of every sound, where they are as many whatever its length.
+    pub all_rows: Option<usize>,
     /// What stands in a prompt for a sound.
     pub marks: SoundMarksDef,
 }
@@ -323,6 +325,8 @@ impl HearsDef {
 pub enum HeardDef {
     /// So many bands of a spectrogram.
     Spectrogram(usize),
+    /// So many bands of windows that lie within the sound, each emphasized alone.
+    Windows(usize),
     /// So many samples.
     Samples(usize),
 }
@@ -474,7 +478,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         model_type: "gemma3n",
-        models: "Gemma 3n (E2B, E4B)",
+        models: "Gemma 3n with vision (E2B, E4B)",
         build: gemma3n::build,
     },
     Family {

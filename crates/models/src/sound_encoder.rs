@@ -1,6 +1,6 @@
-//! The sounds of Gemma 4: a Conformer (Gulati et al. 2020) whose positions see some positions before them, by content and by how far away they
-//! are (Dai et al. 2019). Two convolutions make one position of four frames of a spectrogram, and a position is a row among the embeddings of
-//! a language model. Zhang et al. 2023 (Universal Speech Model); Gemma team 2026.
+//! The sounds of Gemma 3n and Gemma 4: a Conformer (Gulati et al. 2020) whose positions see some positions before them, by content and by how far away they
+//! are (Dai et al. 2019). Two convolutions make one position of four frames of a spectrogram, and a position, or the first of several, is a
+//! row among the embeddings of a language model. Zhang et al. 2023 (Universal Speech Model); Gemma team 2025, 2026.
 //!
 //! A call computes one sound, whose frames are filled up with zeros to a whole number of blocks. A position sees none behind it but for what the
 //! convolutions see, so what is computed of the zeros does not count, and whoever calls leaves those rows out.
@@ -8,9 +8,10 @@
 use crate::bounded::Bounded;
 use crate::config::{Config, MAX_HEAD_DIM, MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
 use crate::decoder::activation;
-use crate::layers::{Norm, layer_norm, linear};
+use crate::layers::{Norm, linear};
 use crate::registry::{ComponentDef, HeardDef, HearsDef, SoundMarksDef};
 use crate::sliding::{COUNT, OUTSIDE, inside, integer};
+use crate::sound_positions::{self, Over, POSITION_FRAMES, Subsampling};
 use crate::{ModelDef, Result};
 use cactus_ir::{BinaryFn, CompareFn, ConvAttrs, Dim, Graph, GraphBuilder, Op, TensorType, UnaryFn, ValueId};
 use cactus_tensor::DType;
@@ -23,18 +24,25 @@ pub(crate) const FEATURES: &str = "features";
 const ROWS: &str = "rows";
 /// The symbol for how many blocks a sound has.
 pub(crate) const BLOCKS: &str = "blocks";
-/// Frames that become a position: each of two convolutions halves them.
-const POSITION_FRAMES: usize = 4;
-/// Side of the filters of these convolutions.
-const SIDE: usize = 3;
-/// Most positions of a block, channels of a convolution, and taps of that over positions.
+/// Most positions of a block, and taps of the convolution over positions.
 const MAX_BLOCK: usize = 1024;
-const MAX_CHANNELS: usize = 1 << 12;
 const MAX_TAPS: usize = 255;
 /// Of norms that no field of the configuration is for.
 const EPS: f32 = 1e-6;
 /// The longest wave of distances.
 const LONGEST: f64 = 10_000.0;
+/// The row that stands for silence, `[width]`, which the front ends make of the embedding of a token.
+const SILENCE: &str = "embed_audio.silence";
+
+/// How positions become rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// Each is one, with a product to this width before the one to a row.
+    Each(usize),
+    /// The first of so many is one, normed before the product and behind it. Every sound has `all` rows: behind its own they are
+    /// those that stand for silence.
+    First { of: usize, all: usize },
+}
 
 /// The encoder.
 #[derive(Debug)]
@@ -43,94 +51,106 @@ pub(crate) struct SoundEncoder {
     layers: usize,
     heads: usize,
     activation: UnaryFn,
-    /// Channels of the two convolutions; the first are as many as the spectrogram has bands.
-    channels: [usize; 2],
+    pub(crate) subsampling: Subsampling,
     taps: usize,
     /// The share of a feed-forward layer in the states.
     share: f32,
-    /// Positions that are computed together, which is also how many one sees, itself among them.
-    block: usize,
+    /// Positions that are computed together.
+    pub(crate) block: usize,
+    /// Positions that one sees, itself among them: as many as a block has, or one more.
+    pub(crate) seen: usize,
+    /// What keys are multiplied by, if at all.
+    pub(crate) keys: Option<f32>,
     /// What scores stay under.
     cap: f32,
     norm: Norm,
     /// That behind the convolution and before the last product.
     own_norm: Norm,
-    bounded: Bounded,
-    /// Width of what the encoder gives, and of a row.
-    output: usize,
+    pub(crate) bounded: Bounded,
+    pub(crate) rows: Rows,
+    /// Width of a row.
     width: usize,
 }
 
 impl SoundEncoder {
-    /// The encoder of section `audio`, for a decoder of this width.
+    /// The encoder of section `audio` as Gemma 4 has it, for a decoder of this width.
     pub(crate) fn read(audio: &Config<'_>, width: usize) -> Result<SoundEncoder> {
-        let hidden = audio.size_or("hidden_size", MAX_WIDTH, 1024)?;
-        let heads = audio.size_or("num_attention_heads", MAX_HEADS, 8)?;
+        SoundEncoder::read_named(audio, "", 1024, width)
+    }
+
+    /// As [`SoundEncoder::read`], where the names of fields begin with `prefix`, and this is the usual width.
+    pub(crate) fn read_named(audio: &Config<'_>, prefix: &str, usual: usize, width: usize) -> Result<SoundEncoder> {
+        let key = |name: &str| format!("{prefix}{name}");
+        let hidden = audio.size_or("hidden_size", MAX_WIDTH, usual)?;
+        let heads = audio.size_or(&key("num_attention_heads"), MAX_HEADS, 8)?;
         if !hidden.is_multiple_of(2 * heads) || hidden / heads > MAX_HEAD_DIM {
             let what = format!("{heads} does not divide `hidden_size`, which is {hidden}, into heads of even width");
-            return Err(audio.invalid("num_attention_heads", what));
+            return Err(audio.invalid(&key("num_attention_heads"), what));
         }
-        let block = audio.size_or("attention_chunk_size", MAX_BLOCK, 12)?;
-        let before = audio.size_or("attention_context_left", MAX_BLOCK, block + 1)?;
+        let block = audio.size_or(&key("attention_chunk_size"), MAX_BLOCK, 12)?;
+        let before = audio.size_or(&key("attention_context_left"), MAX_BLOCK, block + 1)?;
         if before != block + 1 {
-            let what = format!(
-                "expected one more than `attention_chunk_size`, {}; found {before}",
-                block + 1
-            );
-            return Err(audio.unsupported("attention_context_left", what));
+            let (chunk, expected) = (key("attention_chunk_size"), block + 1);
+            let what = format!("expected one more than `{chunk}`, {expected}; found {before}");
+            return Err(audio.unsupported(&key("attention_context_left"), what));
         }
-        if audio
-            .size_if_set("attention_context_right", 0..=MAX_BLOCK)?
-            .unwrap_or(0)
-            != 0
-        {
-            return Err(audio.unsupported("attention_context_right", "expected 0: positions behind are not seen"));
+        let behind = key("attention_context_right");
+        if audio.size_if_set(&behind, 0..=MAX_BLOCK)?.unwrap_or(0) != 0 {
+            return Err(audio.unsupported(&behind, "expected 0: positions behind are not seen"));
         }
-        let channels = audio.sizes("subsampling_conv_channels", 1..=MAX_CHANNELS)?;
-        let [first, second] = match channels.as_deref() {
-            None => [128, 32],
-            Some(&[first, second]) if first % POSITION_FRAMES == 0 => [first, second],
-            Some(_) => {
-                let what = "expected two numbers, the first a multiple of 4";
-                return Err(audio.unsupported("subsampling_conv_channels", what));
-            }
+        let channels = sound_positions::channels(audio, "subsampling_conv_channels")?;
+        let own_norm = Norm {
+            eps: audio.epsilon("rms_norm_eps", 1e-6)?,
+            plus_one: false,
         };
         Ok(SoundEncoder {
             hidden,
-            layers: audio.size_or("num_hidden_layers", MAX_LAYERS, 12)?,
+            layers: audio.size_or(&key("num_hidden_layers"), MAX_LAYERS, 12)?,
             heads,
             activation: activation(audio, "hidden_act", "silu")?,
-            channels: [first, second],
-            taps: audio.size_or("conv_kernel_size", MAX_TAPS, 5)?,
-            share: audio.number_if_set("residual_weight", 0.0..=1.0)?.unwrap_or(0.5) as f32,
+            subsampling: Subsampling {
+                bands: channels[0],
+                channels,
+                over: Over::Channels,
+                eps: own_norm.eps,
+                padding: [1, 1],
+            },
+            taps: audio.size_or(&key("conv_kernel_size"), MAX_TAPS, 5)?,
+            share: audio.number_if_set(&key("residual_weight"), 0.0..=1.0)?.unwrap_or(0.5) as f32,
             block,
-            cap: audio.number_if_set("attention_logit_cap", 1e-3..=1e6)?.unwrap_or(50.0) as f32,
+            seen: block,
+            keys: Some(((1.0 + 1f64.exp()).ln() / 2f64.ln()) as f32),
+            cap: audio
+                .number_if_set(&key("attention_logit_cap"), 1e-3..=1e6)?
+                .unwrap_or(50.0) as f32,
             norm: Norm {
                 eps: EPS,
                 plus_one: false,
             },
-            own_norm: Norm {
-                eps: audio.epsilon("rms_norm_eps", 1e-6)?,
-                plus_one: false,
-            },
+            own_norm,
             bounded: Bounded(audio.flag("use_clipped_linears", true)?),
-            output: audio.size_or("output_proj_dims", MAX_WIDTH, 1536)?,
+            rows: Rows::Each(audio.size_or("output_proj_dims", MAX_WIDTH, 1536)?),
             width,
         })
     }
 
     /// Puts the encoder before the decoder of `model`.
-    pub(crate) fn beside(&self, model: ModelDef, marks: SoundMarksDef) -> Result<ModelDef> {
+    pub(crate) fn beside(&self, model: ModelDef, heard: HeardDef, marks: SoundMarksDef) -> Result<ModelDef> {
         let encoder = ComponentDef {
             name: SOUND_ENCODER.into(),
             graph: self.graph()?,
             continues: false,
         };
+        let (positions, all_rows) = match self.rows {
+            Rows::Each(_) => (1, None),
+            Rows::First { of, all } => (of, Some(all)),
+        };
         let hears = HearsDef {
             component: SOUND_ENCODER,
-            heard: HeardDef::Spectrogram(self.channels[0]),
+            heard,
             block_frames: self.block * POSITION_FRAMES,
-            row_frames: POSITION_FRAMES,
+            row_frames: positions * POSITION_FRAMES,
+            all_rows,
             marks,
         };
         Ok(hears.beside(model, encoder))
@@ -140,11 +160,12 @@ impl SoundEncoder {
         let mut b = GraphBuilder::new(SOUND_ENCODER);
         let blocks = Dim::symbol(BLOCKS);
         let frames = self.block * POSITION_FRAMES;
-        let shape = [blocks.clone(), frames.into(), self.channels[0].into()];
+        let shape = [blocks.clone(), frames.into(), self.subsampling.bands.into()];
         let features = b.input(FEATURES, TensorType::new(DType::F32, shape));
         let count = b.input(COUNT, integer());
+        let frames = blocks.times(frames)?;
         let mut x = b.scope("subsample_conv_projection", |b| {
-            self.positions(b, features, count, &blocks)
+            self.subsampling.apply(b, features, (&frames, count), self.hidden)
         })?;
         let (waves, unseen) = b.scope("rel_pos_enc", |b| Ok((self.waves(b)?, self.unseen(b, &blocks)?)))?;
         for layer in 0..self.layers {
@@ -153,10 +174,13 @@ impl SoundEncoder {
                 self.layer(b, x, &at, [waves, unseen], &blocks)
             })?;
         }
-        let rows = b.scope("embed_audio", |b| {
-            let x = linear(b, x, "audio_model.output_proj", self.output, self.hidden, true)?;
-            let x = self.own_norm.bare(b, x)?;
-            linear(b, x, "embed_audio.embedding_projection", self.width, self.output, false)
+        let rows = b.scope("embed_audio", |b| match self.rows {
+            Rows::Each(output) => {
+                let x = linear(b, x, "audio_model.output_proj", output, self.hidden, true)?;
+                let x = self.own_norm.bare(b, x)?;
+                self.row(b, x, output)
+            }
+            Rows::First { of, all } => self.firsts(b, x, count, (&blocks, of, all)),
         })?;
         b.output(ROWS, rows);
         let mut graph = b.finish()?;
@@ -164,83 +188,60 @@ impl SoundEncoder {
         Ok(graph)
     }
 
-    /// Frames to positions, `[1, positions, hidden]`.
-    fn positions(
+    /// The product to rows of `x`, which are so wide.
+    fn row(&self, b: &mut GraphBuilder, x: ValueId, wide: usize) -> cactus_ir::Result<ValueId> {
+        linear(b, x, "embed_audio.embedding_projection", self.width, wide, false)
+    }
+
+    /// A row of the first of `of` positions each, and the one for silence in place of those beyond the sound and `all` times more.
+    fn firsts(
         &self,
         b: &mut GraphBuilder,
-        features: ValueId,
+        x: ValueId,
         count: ValueId,
-        blocks: &Dim,
+        (blocks, of, all): (&Dim, usize, usize),
     ) -> cactus_ir::Result<ValueId> {
-        let (one, bands) = (Dim::known(1), self.channels[0]);
-        let frames = blocks.times_integer((self.block * POSITION_FRAMES) as i64)?;
-        let mut x = b.reshape(features, [one.clone(), one.clone(), frames, bands.into()])?;
-        let mut from = 1;
-        for (i, channels) in self.channels.into_iter().enumerate() {
-            let at = format!("audio_model.subsample_conv_projection.layer{i}");
-            x = b.scope(format!("layer{i}"), |b| {
-                let x = match i {
-                    0 => x,
-                    _ => self.heard(b, x, count)?,
-                };
-                let filters = b.weight(&format!("{at}.conv.weight"), &[channels, from, SIDE, SIDE]);
-                let op = Op::Conv(ConvAttrs {
-                    groups: 1,
-                    stride: vec![2; 2],
-                    padding: vec![[1; 2]; 2],
-                    dilation: vec![1; 2],
-                });
-                let y = b.op(op, &[x, filters])?;
-                let y = b.permute(y, &[0, 2, 3, 1])?;
-                let y = layer_norm(b, y, &format!("{at}.norm"), channels, self.own_norm.eps, false)?;
-                let y = b.unary(UnaryFn::Relu, y)?;
-                match i {
-                    0 => b.permute(y, &[0, 3, 1, 2]),
-                    _ => Ok(y),
-                }
-            })?;
-            from = channels;
-        }
-        let wide = bands / POSITION_FRAMES * self.channels[1];
-        let positions = blocks.times_integer(self.block as i64)?;
-        let x = b.reshape(x, [one, positions, wide.into()])?;
-        let projection = "audio_model.subsample_conv_projection.input_proj_linear";
-        linear(b, x, projection, self.hidden, wide, false)
+        let (one, n, frames) = (Dim::known(1), self.hidden, of * POSITION_FRAMES);
+        let rows = blocks.times(self.block / of)?;
+        let x = b.reshape(x, [one.clone(), rows.clone(), (of * n).into()])?;
+        let x = b.slice_last(x, 0, n)?;
+        let x = self.own_norm.apply(b, x, "embed_audio.soft_embedding_norm.weight", n)?;
+        let x = self.row(b, x, n)?;
+        let x = self.own_norm.bare(b, x)?;
+        let (first, more, each) = (
+            b.scalar_i64(0)?,
+            b.scalar_i64(frames as i64 - 1)?,
+            b.scalar_i64(frames as i64)?,
+        );
+        let count = b.add(count, more)?;
+        let count = b.binary(BinaryFn::FloorDiv, count, each)?;
+        let inside = inside(b, first, &rows, count)?;
+        let inside = b.reshape(inside, [one.clone(), rows, one.clone()])?;
+        let silence = b.weight(SILENCE, &[self.width]);
+        let x = b.select(inside, x, silence)?;
+        let behind = b.expand(silence, [one, all.into(), self.width.into()])?;
+        b.op(Op::Concat { axis: 1 }, &[x, behind])
     }
 
-    /// What the first convolution made, `[1, channels, times, bands]`, with zeros for times beyond the sound.
-    fn heard(&self, b: &mut GraphBuilder, x: ValueId, count: ValueId) -> cactus_ir::Result<ValueId> {
-        let (one, two) = (b.scalar_i64(1)?, b.scalar_i64(2)?);
-        // Half of an odd number has one more.
-        let count = b.add(count, one)?;
-        let count = b.binary(BinaryFn::FloorDiv, count, two)?;
-        let times = b.shape(x)[2].clone();
-        let first = b.scalar_i64(0)?;
-        let inside = inside(b, first, &times, count)?;
-        let inside = b.reshape(inside, [1.into(), 1.into(), times, 1.into()])?;
-        let zero = b.scalar(0.0)?;
-        b.select(inside, x, zero)
-    }
-
-    /// Waves of the distances that a position sees, `[block, hidden]`, the farthest first: sines, and behind them cosines.
+    /// Waves of the distances that a position sees, `[seen, hidden]`, the farthest first: sines, and behind them cosines.
     fn waves(&self, b: &mut GraphBuilder) -> cactus_ir::Result<ValueId> {
         let count = self.hidden / 2;
         let step = LONGEST.ln() / (count.max(2) - 1) as f64;
         let frequencies: Vec<f32> = (0..count).map(|i| (-(step as f32) * i as f32).exp()).collect();
         let frequencies = b.vector(frequencies)?;
-        let distances = (0..self.block).rev().map(|distance| distance as f32);
+        let distances = (0..self.seen).rev().map(|distance| distance as f32);
         let distances = b.vector(distances.collect())?;
-        let distances = b.reshape(distances, [self.block.into(), 1.into()])?;
+        let distances = b.reshape(distances, [self.seen.into(), 1.into()])?;
         let angles = b.mul(distances, frequencies)?;
         let waves = [b.unary(UnaryFn::Sin, angles)?, b.unary(UnaryFn::Cos, angles)?];
         b.concat_last(&waves)
     }
 
     /// What is added to scores of keys that a position does not see, `[blocks, 1, block, 2 * block]`. Keys are those of the block before and of
-    /// its own; a position sees as many as a block has, the last of them its own.
+    /// its own; the last that a position sees is its own.
     fn unseen(&self, b: &mut GraphBuilder, blocks: &Dim) -> cactus_ir::Result<ValueId> {
-        let (one, block) = (Dim::known(1), self.block);
-        let seen = |i: usize| (0..2 * block).map(move |key| key > i && key <= i + block);
+        let (one, block, reach) = (Dim::known(1), self.block, self.seen);
+        let seen = |i: usize| (0..2 * block).map(move |key| key + reach > i + block && key <= i + block);
         let far = (0..block).flat_map(seen).map(|seen| if seen { 0.0 } else { OUTSIDE });
         let far = b.vector(far.collect())?;
         let far = b.reshape(far, [one.clone(), one.clone(), block.into(), (2 * block).into()])?;
@@ -319,7 +320,10 @@ impl SoundEncoder {
         let factors = b.scale(learned, ((width as f64).powf(-0.5) / 2f64.ln()) as f32)?;
         let q = b.mul(q, factors)?;
         let k = of(b, "k")?;
-        let k = b.scale(k, ((1.0 + 1f64.exp()).ln() / 2f64.ln()) as f32)?;
+        let k = match self.keys {
+            None => k,
+            Some(factor) => b.scale(k, factor)?,
+        };
         let v = of(b, "v")?;
         let nothing = b.scalar(0.0)?;
         let nothing = b.expand(nothing, [one.clone(), block.into(), heads.into(), width.into()])?;
@@ -335,17 +339,21 @@ impl SoundEncoder {
         let v = b.permute(v, &[0, 2, 1, 3])?;
         let near = b.matmul(q, k)?;
         let distances = linear(b, waves, &format!("{at}.relative_k_proj"), n, n, false)?;
-        let distances = b.reshape(distances, [one, block.into(), heads.into(), width.into()])?;
+        let distances = b.reshape(distances, [one, self.seen.into(), heads.into(), width.into()])?;
         let distances = b.permute(distances, &[0, 2, 3, 1])?;
         let far = b.matmul(q, distances)?;
-        // Row `i` has scores of distances, the farthest first, which is that of key `i + 1`: with a zero before it and zeros behind, each row
-        // is moved one element further than the one before by reading what lies there with rows that are one shorter.
+        // Row `i` has scores of distances, the farthest first, which is that of key `i` or `i + 1`: with zeros before it, as many, and behind it,
+        // each row is moved one element further than the one before by reading what lies there with rows that are one shorter.
         let zeros = |b: &mut GraphBuilder, count: usize| {
             let zero = b.scalar(0.0)?;
             b.expand(zero, [blocks.clone(), heads.into(), block.into(), count.into()])
         };
-        let (before, behind) = (zeros(b, 1)?, zeros(b, block)?);
-        let far = b.concat_last(&[before, far, behind])?;
+        let before = block + 1 - self.seen;
+        let mut far = vec![far, zeros(b, block)?];
+        if before > 0 {
+            far.insert(0, zeros(b, before)?);
+        }
+        let far = b.concat_last(&far)?;
         let far = b.reshape(far, [blocks.clone(), heads.into(), (block * (2 * block + 1)).into()])?;
         let far = b.slice_last(far, 0, block * 2 * block)?;
         let far = b.reshape(far, [blocks.clone(), heads.into(), block.into(), (2 * block).into()])?;

@@ -11,6 +11,7 @@ use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -37,12 +38,16 @@ impl Frames {
         }
     }
 
-    /// Those of `samples`, one after the other.
-    fn of(&self, samples: &[f32]) -> Result<Vec<f32>> {
+    /// Those of `samples`, one after the other, with zeros behind them up to `length`.
+    fn of(&self, samples: &[f32], length: usize) -> Result<Vec<f32>> {
+        let mut filled = Cow::Borrowed(samples);
+        if samples.len() < length {
+            filled.to_mut().resize(length, 0.0);
+        }
         match self {
-            Frames::Bands(frontend) => Ok(frontend.extract(samples)?.data),
-            Frames::Samples(_) => match samples.iter().all(|x| x.is_finite()) {
-                true => Ok(samples.to_vec()),
+            Frames::Bands(frontend) => Ok(frontend.extract(&filled)?.data),
+            Frames::Samples(_) => match filled.iter().all(|x| x.is_finite()) {
+                true => Ok(filled.into_owned()),
                 false => Err(Error::SoundLength("the sound has samples that are not finite".into())),
             },
         }
@@ -252,7 +257,7 @@ impl Sounds {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        let mut features = self.frames.of(samples)?;
+        let mut features = self.frames.of(samples, self.hearing.filled(samples.len()))?;
         let prepare_seconds = begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         let frames = self.hearing.frames(samples.len());

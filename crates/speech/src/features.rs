@@ -3,7 +3,7 @@
 use crate::heard::{Heard, Mel, Overlap, View};
 use crate::{Error, Result};
 use cactus_audio::features::{
-    Edge, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape,
+    Edge, Emphasis, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape,
 };
 use cactus_audio::{Frontend, Sound};
 use cactus_bundle::{self as bundle, Decoding, FrontEnd, LogMel, Samples, Speech, Window};
@@ -153,6 +153,7 @@ fn recipe(mel: &LogMel, windowed: bool) -> Result<Recipe> {
     let edge = match mel.edges {
         bundle::Edges::Reflect => Edge::Reflect,
         bundle::Edges::Zeros => Edge::Zeros,
+        bundle::Edges::None => Edge::None,
         other => return Err(unknown("edges of sound", &other)),
     };
     let window = match mel.window {
@@ -168,7 +169,13 @@ fn recipe(mel: &LogMel, windowed: bool) -> Result<Recipe> {
     let log = match mel.log {
         bundle::Logarithm::Log10Floor { floor } => Log::Log10Floor { floor: exact(floor) },
         bundle::Logarithm::LnGuard { guard } => Log::LnGuard { guard: exact(guard) },
+        bundle::Logarithm::LnFloor { floor } => Log::LnFloor { floor: exact(floor) },
         other => return Err(unknown("logarithm", &other)),
+    };
+    let emphasis = match mel.emphasis {
+        bundle::Emphasis::Sound => Emphasis::Recording,
+        bundle::Emphasis::Window => Emphasis::Window,
+        other => return Err(unknown("emphasis", &other)),
     };
     let spectrum = match mel.spectrum {
         bundle::Spectrum::Power => Spectrum::Power,
@@ -196,9 +203,14 @@ fn recipe(mel: &LogMel, windowed: bool) -> Result<Recipe> {
     Ok(Recipe {
         sample_rate_hz: mel.sample_rate_hz,
         preemphasis: exact(mel.preemphasis),
+        emphasis,
         left_edge: edge,
         // Silence follows a recording that is cut into windows.
-        right_edge: if windowed { Edge::Zeros } else { edge },
+        right_edge: if windowed && edge != Edge::None {
+            Edge::Zeros
+        } else {
+            edge
+        },
         window,
         window_samples: mel.window_samples as usize,
         fft_samples: mel.fft_samples as usize,

@@ -494,6 +494,7 @@ mod tests {
         let recipe = Recipe {
             sample_rate_hz: 1000,
             preemphasis: 0.5,
+            emphasis: cactus_audio::features::Emphasis::Recording,
             left_edge: Edge::Reflect,
             right_edge: Edge::Zeros,
             window: WindowShape::HannPeriodic,

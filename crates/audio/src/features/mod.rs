@@ -12,7 +12,9 @@ mod recipe;
 mod spread;
 mod stream;
 
-pub use recipe::{Edge, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape};
+pub use recipe::{
+    Edge, Emphasis, Filterbank, Log, MelNorm, MelScale, Normalization, Recipe, Scope, Spectrum, WindowShape,
+};
 pub use spread::Spread;
 pub use stream::{Stream, Tail};
 
@@ -102,7 +104,7 @@ impl Frontend {
     pub fn valid_frames(&self, samples: u64) -> u64 {
         let recipe = &self.plan.recipe;
         match recipe.scope_samples() {
-            None => samples / recipe.hop_samples as u64,
+            None => recipe.frames(samples),
             Some(scope) => samples.div_ceil(scope as u64) * (scope / recipe.hop_samples) as u64,
         }
     }

@@ -13,6 +13,9 @@ pub struct Recipe {
     /// `p` in `x[t] - p x[t-1]`, where `x[-1]` is 0. 0 leaves the samples as they are.
     #[serde(default)]
     pub preemphasis: f64,
+    /// What `x[-1]` is, and with it what is emphasized at once.
+    #[serde(default)]
+    pub emphasis: Emphasis,
     /// What lies before the first sample.
     pub left_edge: Edge,
     /// What lies behind the last sample.
@@ -21,10 +24,11 @@ pub struct Recipe {
     pub window: WindowShape,
     /// The window's length in samples. It lies in the middle of the transform.
     pub window_samples: usize,
-    /// Length of the Fourier transform in samples. Frame `f` has its middle at sample `f * hop_samples`.
+    /// Length of the Fourier transform in samples. Frame `f` has its middle at sample `f * hop_samples`, or its window begins there
+    /// where nothing lies before the first sample.
     pub fft_samples: usize,
     /// Samples from one frame to the next. At least a 64th of the transform. There are
-    /// `samples / hop_samples` frames, rounded down.
+    /// `samples / hop_samples` frames, rounded down, or those whose window ends before the last sample where nothing lies behind it.
     pub hop_samples: usize,
     /// What is taken of the transform.
     pub spectrum: Spectrum,
@@ -39,6 +43,17 @@ pub struct Recipe {
     pub padding_frames: usize,
 }
 
+/// What is emphasized at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Emphasis {
+    /// The recording, before which `x[-1]` is 0.
+    #[default]
+    Recording,
+    /// Each window, before which `x[-1]` is as large as its first sample (HTK).
+    Window,
+}
+
 /// What lies outside of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,6 +62,8 @@ pub enum Edge {
     Reflect,
     /// Silence.
     Zeros,
+    /// Nothing: no window reaches there. Both edges are so, or none.
+    None,
 }
 
 /// The shape of a window. `n` is its length in samples.
@@ -123,6 +140,11 @@ pub enum Log {
         /// The guard.
         guard: f64,
     },
+    /// `ln(max(x, floor))`.
+    LnFloor {
+        /// The floor.
+        floor: f64,
+    },
 }
 
 /// What is done to the logarithms once all are known.
@@ -181,6 +203,20 @@ impl WindowShape {
 }
 
 impl Recipe {
+    /// Whether windows lie within the samples.
+    pub(super) fn is_within(&self) -> bool {
+        self.left_edge == Edge::None
+    }
+
+    /// The frames of so many samples.
+    pub(super) fn frames(&self, samples: u64) -> u64 {
+        let hop = self.hop_samples as u64;
+        match self.is_within() {
+            true => samples.saturating_sub(self.window_samples as u64).div_ceil(hop),
+            false => samples / hop,
+        }
+    }
+
     pub(super) fn scope_samples(&self) -> Option<usize> {
         match self.normalization {
             Normalization::Peak {
@@ -228,7 +264,19 @@ impl Recipe {
                 &format!("rising, from 0 to half the sample rate, {nyquist}"),
             ));
         }
-        let (Log::Log10Floor { floor: smallest } | Log::LnGuard { guard: smallest }) = self.log;
+        if self.is_within() != (self.right_edge == Edge::None) {
+            let found = format!("{:?}", self.right_edge).to_lowercase();
+            return Err(refuse(
+                "right_edge",
+                found,
+                "none where the left edge is none, and only there",
+            ));
+        }
+        if self.is_within() && !matches!(self.normalization, Normalization::None) {
+            return Err(refuse("normalization", "another", "none where the edges are none"));
+        }
+        let (Log::Log10Floor { floor: smallest } | Log::LnGuard { guard: smallest } | Log::LnFloor { floor: smallest }) =
+            self.log;
         if !(positive(smallest) && smallest >= 1e-30) {
             return Err(refuse("log", smallest, "a floor or guard of at least 1e-30"));
         }

@@ -1,7 +1,7 @@
 //! Frames out of samples that come in pushes.
 
 use super::Plan;
-use super::recipe::{Edge, Log, Normalization, Spectrum};
+use super::recipe::{Edge, Emphasis, Log, Normalization, Spectrum};
 use crate::fft::Scratch;
 use std::sync::Arc;
 
@@ -65,9 +65,13 @@ impl Stream {
         self.edge_is_there = false;
     }
 
-    /// Samples on each side of the recording.
+    /// Samples on each side of the recording: those that transforms see, or at least those that they see beside a window.
     fn edge(&self) -> usize {
-        self.plan.recipe.fft_samples / 2
+        let recipe = &self.plan.recipe;
+        match recipe.is_within() {
+            true => self.plan.window_start,
+            false => recipe.fft_samples / 2,
+        }
     }
 
     /// Takes `samples` (mono, finite) and appends the frames that are complete to `out`, `[frames, bins]`, as logarithms.
@@ -79,8 +83,7 @@ impl Stream {
             }
             if self.edge_is_there {
                 // A frame that begins within the recording may still be one too many for it.
-                let hop = self.plan.recipe.hop_samples as u64;
-                self.frames_until(self.samples / hop, Some(out));
+                self.frames_until(self.plan.recipe.frames(self.samples), Some(out));
                 self.drop_used();
             }
         }
@@ -91,7 +94,7 @@ impl Stream {
         let plan = self.plan.clone();
         let recipe = &plan.recipe;
         let (hop, edge) = (recipe.hop_samples as u64, recipe.fft_samples as u64 / 2);
-        let frames = self.samples / hop;
+        let frames = recipe.frames(self.samples);
         if frames > 0 {
             let sees_the_end =
                 matches!(recipe.normalization, Normalization::Peak { .. }) && recipe.right_edge == Edge::Zeros;
@@ -119,7 +122,11 @@ impl Stream {
     }
 
     fn take(&mut self, chunk: &[f32]) {
-        let emphasis = self.plan.recipe.preemphasis;
+        let recipe = &self.plan.recipe;
+        let emphasis = match recipe.emphasis {
+            Emphasis::Recording => recipe.preemphasis,
+            Emphasis::Window => 0.0,
+        };
         for &sample in chunk {
             self.buffer
                 .push(f64::from(sample) - emphasis * f64::from(self.previous));
@@ -136,7 +143,7 @@ impl Stream {
         self.buffer.copy_within(..length, edge);
         for i in 0..edge {
             self.buffer[i] = match self.plan.recipe.left_edge {
-                Edge::Zeros => 0.0,
+                Edge::Zeros | Edge::None => 0.0,
                 Edge::Reflect => self
                     .mirrored(edge as i64 - i as i64, length)
                     .map_or(0.0, |at| self.buffer[edge + at]),
@@ -151,7 +158,7 @@ impl Stream {
         let kept = (self.samples as usize).min(end);
         for i in 0..edge {
             let value = match self.plan.recipe.right_edge {
-                Edge::Zeros => 0.0,
+                Edge::Zeros | Edge::None => 0.0,
                 Edge::Reflect => self
                     .mirrored(kept as i64 + i as i64, kept)
                     .map_or(0.0, |at| self.buffer[end - kept + at]),
@@ -169,12 +176,12 @@ impl Stream {
         loop {
             if i < 0 {
                 match recipe.left_edge {
-                    Edge::Zeros => return None,
+                    Edge::Zeros | Edge::None => return None,
                     Edge::Reflect => i = -i,
                 }
             } else if i >= length {
                 match recipe.right_edge {
-                    Edge::Zeros => return None,
+                    Edge::Zeros | Edge::None => return None,
                     Edge::Reflect if length == 1 => i = 0,
                     Edge::Reflect => i = 2 * (length - 1) - i,
                 }
@@ -194,12 +201,14 @@ impl Stream {
                 break;
             };
             let range = plan.window_start..plan.window_start + recipe.window_samples;
-            for ((out, sample), weight) in self.windowed[range.clone()]
-                .iter_mut()
-                .zip(&samples[range])
-                .zip(&plan.window)
-            {
-                *out = sample * weight;
+            let window = &mut self.windowed[range.clone()];
+            let (factor, mut before) = match recipe.emphasis {
+                Emphasis::Recording => (0.0, 0.0),
+                Emphasis::Window => (recipe.preemphasis, samples[range.start]),
+            };
+            for ((out, &sample), weight) in window.iter_mut().zip(&samples[range]).zip(&plan.window) {
+                *out = (sample - factor * before) * weight;
+                before = sample;
             }
             plan.fft.power(&self.windowed, &mut self.scratch, &mut self.spectrum);
             if recipe.spectrum == Spectrum::Magnitude {
@@ -209,6 +218,7 @@ impl Stream {
                 let value = match recipe.log {
                     Log::Log10Floor { floor } => libm::log10(x.max(floor)),
                     Log::LnGuard { guard } => libm::log(x + guard),
+                    Log::LnFloor { floor } => libm::log(x.max(floor)),
                 } as f32;
                 self.peak = self.peak.max(value);
                 if let Some(out) = &mut out {

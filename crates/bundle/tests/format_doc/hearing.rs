@@ -2,8 +2,8 @@
 
 use super::assert_fields;
 use cactus_bundle::{
-    Chunks, Edges, FrontEnd, HEARING_PATH, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale, Normalization,
-    SoundMarks, Spectrum, WindowFunction,
+    Chunks, Edges, Emphasis, FrontEnd, HEARING_PATH, HEARING_VERSION, Hearing, LogMel, Logarithm, MelScale,
+    Normalization, SoundMarks, Spectrum, WindowFunction,
 };
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ fn hearing() -> Hearing {
             edges: Edges::Zeros,
             drop_last_frame: true,
             preemphasis: 0.0,
+            emphasis: Emphasis::Window,
             spectrum: Spectrum::Magnitude,
             mels: 128,
             mel_scale: MelScale::Htk,
@@ -28,8 +29,10 @@ fn hearing() -> Hearing {
             normalization: Normalization::None {},
         }),
         most_samples: 480_000,
+        whole_samples: 2,
         block_frames: 48,
         row_frames: 4,
+        all_rows: Some(750),
         marks: SoundMarks {
             token: "<s>".into(),
             start: "<".into(),
@@ -56,7 +59,8 @@ fn fields_are_those_of_the_page() {
 
 #[test]
 fn frames_and_rows_are_those_of_whole_windows() {
-    let hearing = hearing();
+    let mut hearing = hearing();
+    (hearing.whole_samples, hearing.all_rows) = (1, None);
     for (samples, frames, rows) in [
         (0, 0, 0),
         (160, 0, 0),
@@ -65,6 +69,32 @@ fn frames_and_rows_are_those_of_whole_windows() {
         (321, 2, 1),
         (8_000, 49, 13),
         (480_000, 2999, 750),
+    ] {
+        assert_eq!(
+            (hearing.frames(samples), hearing.rows(samples)),
+            (frames, rows),
+            "{samples}"
+        );
+    }
+}
+
+/// The front end of Gemma 3n: windows within the sound, which zeros make longer, and as many rows for every sound.
+#[test]
+fn windows_within_a_sound_and_rows_that_are_always_as_many() {
+    let mut hearing = hearing();
+    let FrontEnd::LogMel(mel) = &mut hearing.front_end else {
+        panic!("a spectrogram")
+    };
+    (mel.edges, mel.window_samples, mel.fft_samples) = (Edges::None, 512, 1024);
+    (hearing.whole_samples, hearing.row_frames, hearing.all_rows) = (128, 16, Some(188));
+    for (samples, frames, rows) in [
+        (0, 0, 0),
+        (512, 0, 0),
+        (513, 1, 188),
+        (640, 1, 188),
+        (768, 2, 188),
+        (16_000, 97, 188),
+        (480_000, 2997, 188),
     ] {
         assert_eq!(
             (hearing.frames(samples), hearing.rows(samples)),
@@ -84,6 +114,8 @@ fn frames_may_be_samples() {
         }),
         block_frames: 1,
         row_frames: 1,
+        whole_samples: 1,
+        all_rows: None,
         ..hearing()
     };
     let json = serde_json::to_value(chunks(0)).unwrap();

@@ -2,8 +2,8 @@
 
 use super::assert_fields;
 use cactus_bundle::{
-    Chunks, Ctc, Decoding, Edges, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces, Prompted,
-    SPEECH_VERSION, Samples, Spectrum, Speech, Streaming, Timestamps, Transducer, Window, WindowFunction,
+    Chunks, Ctc, Decoding, Edges, Emphasis, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces,
+    Prompted, SPEECH_VERSION, Samples, Spectrum, Speech, Streaming, Timestamps, Transducer, Window, WindowFunction,
 };
 use serde_json::Value;
 
@@ -19,6 +19,7 @@ fn speech() -> Speech {
             edges: Edges::Reflect,
             drop_last_frame: true,
             preemphasis: 0.0,
+            emphasis: Emphasis::Window,
             spectrum: Spectrum::Magnitude,
             mels: 80,
             mel_scale: MelScale::Slaney,

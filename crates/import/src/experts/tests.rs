@@ -2,9 +2,9 @@ use super::*;
 use crate::ErrorKind;
 
 /// Tensors by name, of which rows can be read alone or not.
-struct Given {
-    tensors: BTreeMap<String, Tensor>,
-    by_rows: bool,
+pub(crate) struct Given {
+    pub(crate) tensors: BTreeMap<String, Tensor>,
+    pub(crate) by_rows: bool,
 }
 
 impl TensorSource for Given {

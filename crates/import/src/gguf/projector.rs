@@ -4,6 +4,7 @@
 //! made. What such a file does not hold (filter, tiles, budgets) is that of the released models of its kind. Each kind is a row of [`KINDS`];
 //! what its files say is in the file of its encoder.
 
+mod gemma3n;
 mod gemma4;
 mod gemma4_sound;
 mod gemma4_unified;
@@ -14,7 +15,7 @@ use super::metadata::required;
 use super::names::Change;
 use super::source::{GgufSource, Part};
 use super::{Metadata, TensorInfo};
-use crate::{Error, Result, SourceModel, TensorSource};
+use crate::{Error, Result, SourceModel, TensorSource, other_tokens};
 use cactus_tensor::Tensor;
 use serde_json::{Map, Value, json};
 use std::ops::Range;
@@ -38,7 +39,7 @@ struct Kind {
     whole: fn(GgufSource) -> Result<Box<dyn TensorSource>>,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind {
         projector: "gemma3",
         of_text: "gemma3_text",
@@ -46,6 +47,15 @@ const KINDS: [Kind; 9] = [
         name: siglip::gemma3_name,
         configure: siglip::configure_gemma3,
         prepare: siglip::prepare_gemma3,
+        whole: as_it_is,
+    },
+    Kind {
+        projector: "gemma3nv",
+        of_text: "gemma3n_text",
+        family: "gemma3n",
+        name: gemma3n::name,
+        configure: gemma3n::configure,
+        prepare: gemma3n::prepare,
         whole: as_it_is,
     },
     Kind {
@@ -209,10 +219,11 @@ fn joined(text: SourceModel, path: &Path) -> Result<SourceModel> {
     let front_end = front_end(kind, &metadata)?;
     let vision = GgufSource::named(vec![part], &|_| false, |info| (kind.name)(&metadata, info))?;
     let vision = (kind.whole)(vision)?;
+    let tensors = other_tokens::with_rows(Box::new(Joined([text.tensors, vision])), &config);
     Ok(SourceModel {
         config,
         front_end,
-        tensors: Box::new(Joined([text.tensors, vision])),
+        tensors,
         ..text
     })
 }

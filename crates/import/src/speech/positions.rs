@@ -3,8 +3,8 @@
 use super::small;
 use crate::{Error, Result};
 use cactus_bundle::{
-    Ctc, Decoding, Edges, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces, SPEECH_VERSION,
-    Spectrum, Speech, Transducer, WindowFunction,
+    Ctc, Decoding, Edges, Emphasis, FrontEnd, Local, LogMel, Logarithm, MelScale, Normalization, Pieces,
+    SPEECH_VERSION, Spectrum, Speech, Transducer, WindowFunction,
 };
 use cactus_models::PositionsDef;
 use serde_json::Value;
@@ -100,6 +100,7 @@ fn log_mel(about: &PositionsDef, said: &Value) -> Result<LogMel> {
         edges: Edges::Zeros,
         drop_last_frame: true,
         preemphasis,
+        emphasis: Emphasis::Sound,
         spectrum: Spectrum::Power,
         mels,
         mel_scale: MelScale::Slaney,

@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const CASES: [&str; 9] = [
+const CASES: [&str; 10] = [
     "gemma3",
+    "gemma3n",
     "gemma4",
     "gemma4_moe",
     "lfm2_vl",
@@ -38,6 +39,7 @@ const CASES: [&str; 9] = [
 fn words(name: &str) -> [&'static str; 2] {
     match name {
         "gemma3" => ["<image_soft_token>", "<start_of_image>"],
+        "gemma3n" => ["<image_soft_token>"; 2],
         "gemma4" | "gemma4_moe" => ["<|image|>"; 2],
         name if name.starts_with("qwen3") => ["<|image_pad|>"; 2],
         _ => ["<image>"; 2],
@@ -66,6 +68,12 @@ fn bundle(folder: &Path, name: &str, bits: Bits) -> PathBuf {
 }
 
 fn load(path: &Path, chunk_tokens: usize) -> (Arc<Model>, Arc<Pictures>) {
+    let model = load_model(path, chunk_tokens);
+    let pictures = Pictures::attach(&model).unwrap().unwrap();
+    (model, pictures)
+}
+
+fn load_model(path: &Path, chunk_tokens: usize) -> Arc<Model> {
     let options = LoadOptions {
         chunk_tokens,
         // So that what is compared is not how keys and values are rounded.
@@ -73,9 +81,7 @@ fn load(path: &Path, chunk_tokens: usize) -> (Arc<Model>, Arc<Pictures>) {
         threads: Some(2),
         ..LoadOptions::default()
     };
-    let model = Model::load(path, &options).unwrap();
-    let pictures = Pictures::attach(&model).unwrap().unwrap();
-    (model, pictures)
+    Model::load(path, &options).unwrap()
 }
 
 /// A call with so many positions, or more where the rows of a picture have to be computed at once.
@@ -253,7 +259,7 @@ fn like(name: &str, model: &Arc<Model>, chat: &Chat, (want, token): (&Expected, 
 /// Without states nothing is stored in half precision.
 #[test]
 fn function_of_a_whole_sequence_gives_the_logits_of_transformers() {
-    for (name, token) in [("gemma3", 7), ("gemma4", 6), ("gemma4_moe", 6)] {
+    for (name, token) in [("gemma3", 7), ("gemma3n", 161), ("gemma4", 6), ("gemma4_moe", 6)] {
         whole_sequence(name, token);
     }
 }
@@ -308,7 +314,15 @@ fn whole_sequence(name: &str, token: u32) {
 /// Several conversations at once: each answer is what it is alone, though no pass ends within a picture.
 #[test]
 fn answers_beside_others_are_those_of_each_alone() {
-    for name in ["gemma3", "gemma4", "gemma4_moe", "qwen3_5", "qwen3_5_moe", "qwen3_vl"] {
+    for name in [
+        "gemma3",
+        "gemma3n",
+        "gemma4",
+        "gemma4_moe",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "qwen3_vl",
+    ] {
         beside_others(name);
     }
 }
@@ -364,15 +378,18 @@ fn beside_others(name: &str) {
 
 fn greedy(name: &str, tokens: usize) -> GenerateOptions {
     let special = match name {
+        "gemma3n" => 7,
         "gemma3" | "gemma4" | "gemma4_moe" => 8,
         name if name.starts_with("qwen3") => 7,
         _ => 28,
     };
+    // Tokens that are no text.
+    let others = if name == "gemma3n" { 160..166 } else { 0..0 };
     GenerateOptions {
         max_tokens: tokens,
         temperature: 0.0,
         // No special token, as the golden script has it.
-        logit_bias: (0..special).map(|id| (id, -100.0)).collect(),
+        logit_bias: (0..special).chain(others).map(|id| (id, -100.0)).collect(),
         ..GenerateOptions::default()
     }
 }

@@ -7,6 +7,9 @@ pub(super) fn lines(hearing: &Hearing) -> Vec<String> {
     let hz = hearing.sample_rate_hz();
     let rate = f64::from(hz.max(1));
     let milliseconds = |samples: u32| 1000.0 * f64::from(samples) / rate;
+    let all = hearing
+        .all_rows
+        .map_or_else(String::new, |all| format!(", {all} for every sound"));
     let token = milliseconds(hearing.frame_samples()) * f64::from(hearing.row_frames);
     let frames = match &hearing.front_end {
         FrontEnd::LogMel(mel) => format!(
@@ -25,7 +28,7 @@ pub(super) fn lines(hearing: &Hearing) -> Vec<String> {
     vec![
         frames,
         format!(
-            "{token} ms a token, at most {} s",
+            "{token} ms a token{all}, at most {} s",
             f64::from(hearing.most_samples) / rate
         ),
         format!(
