@@ -141,7 +141,7 @@ fn frames(source: &std::ffi::OsStr, chosen: &[usize], most: usize) -> Result<Vec
         "-map",
         "0:v:0",
         "-vf",
-        &format!("select={}", these.join("+")),
+        &format!("select={}", any_of(&these)),
         "-fps_mode",
         "passthrough",
     ]);
@@ -158,6 +158,18 @@ fn frames(source: &std::ffi::OsStr, chosen: &[usize], most: usize) -> Result<Vec
     match frames.is_empty() {
         true => bail!("`ffmpeg` takes no frame out of it"),
         false => Ok(frames),
+    }
+}
+
+/// Whether any of these holds, as `ffmpeg` reads it: in pairs of pairs, as it takes no long sums.
+fn any_of(these: &[String]) -> String {
+    match these {
+        [] => "0".to_owned(),
+        [one] => one.clone(),
+        more => {
+            let (a, b) = more.split_at(more.len() / 2);
+            format!("({}+{})", any_of(a), any_of(b))
+        }
     }
 }
 

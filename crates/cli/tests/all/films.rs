@@ -94,6 +94,26 @@ fn run_takes_frames_out_of_a_film_where_the_system_has_ffmpeg() {
     assert!(took.unwrap().success());
     let answers = [film, "film"].map(|film| ask(&c, &["--video", film, "--video-fps", "1.7"]).0["response"].clone());
     assert_eq!(answers[0], answers[1]);
+    // More frames than one sum of `ffmpeg` may have, of which none is left out.
+    let long = c.0.path().join("long.mp4");
+    let source = "testsrc=duration=300:size=32x32:rate=2";
+    let made = Command::new("ffmpeg")
+        .args(["-v", "error", "-f", "lavfi", "-i", source, "-c:v", "mpeg4"])
+        .arg(&long)
+        .status();
+    assert!(made.unwrap().success());
+    let out = c.run(&[
+        "run",
+        "vlm",
+        "--prompt",
+        "x",
+        "--video",
+        "long.mp4",
+        "--video-frames",
+        "300",
+    ]);
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(told.contains("300 frames") && told.contains("1200 tokens"), "{told}");
     for (file, text) in [
         ("no_film.mp4", "no film"),
         ("list.m3u8", "#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n"),
