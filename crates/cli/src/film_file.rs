@@ -130,7 +130,7 @@ fn length(source: &std::ffi::OsStr) -> Result<(usize, f64)> {
     }
 }
 
-/// The frames of these numbers, upright, as PNG.
+/// The frames of these numbers, upright, as JPEG of the best quality: a film has lost more than that already, and PNG would be ten times as large.
 fn frames(source: &std::ffi::OsStr, chosen: &[usize], most: usize) -> Result<Vec<Vec<u8>>> {
     let folder = tempfile::tempdir().context("there is no folder for files that are read once")?;
     let these: Vec<String> = chosen.iter().map(|i| format!("eq(n\\,{i})")).collect();
@@ -145,13 +145,13 @@ fn frames(source: &std::ffi::OsStr, chosen: &[usize], most: usize) -> Result<Vec
         "-fps_mode",
         "passthrough",
     ]);
-    take.args(["-frames:v", &chosen.len().to_string()])
-        .arg(folder.path().join("%06d.png"));
+    take.args(["-frames:v", &chosen.len().to_string(), "-qmin", "1", "-q:v", "1"])
+        .arg(folder.path().join("%06d.jpg"));
     output(&mut take, "ffmpeg")?;
     let mut frames = Vec::new();
     // The last packets may give no frame.
     while let Some(file) =
-        Some(folder.path().join(format!("{:06}.png", frames.len() + 1))).filter(|file| file.is_file())
+        Some(folder.path().join(format!("{:06}.jpg", frames.len() + 1))).filter(|file| file.is_file())
     {
         frames.push(picture_file::bytes_of(&file, most)?);
     }

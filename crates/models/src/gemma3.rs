@@ -8,7 +8,7 @@ use crate::registry::{MarksDef, SeesDef, ViewsDef};
 use crate::{ModelDef, Result, gemma3_text, seeing};
 use serde_json::{Value, json};
 
-const MARKS: MarksDef = MarksDef {
+pub(crate) const MARKS: MarksDef = MarksDef {
     written: "<start_of_image>",
     token: "<image_soft_token>",
     start: "\n\n<start_of_image>",

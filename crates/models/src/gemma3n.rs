@@ -10,18 +10,13 @@ use crate::picture_encoder::PICTURE_ENCODER;
 use crate::registry::{HeardDef, MarksDef, SeesDef, SoundMarksDef, ViewsDef};
 use crate::sound_encoder::{Rows, SoundEncoder};
 use crate::sound_positions::{self, Over, POSITION_FRAMES, Subsampling};
-use crate::{ModelDef, Result, seeing};
+use crate::{ModelDef, Result, gemma3, seeing};
 use serde_json::json;
 
+/// A template writes the token itself.
 const MARKS: MarksDef = MarksDef {
     written: "",
-    token: "<image_soft_token>",
-    start: "\n\n<start_of_image>",
-    end: "<end_of_image>\n\n",
-    only: "",
-    tile: "",
-    row_end: "",
-    whole: "",
+    ..gemma3::MARKS
 };
 const SOUND_MARKS: SoundMarksDef = SoundMarksDef {
     token: "<audio_soft_token>",

@@ -62,6 +62,14 @@ pub enum Error {
         /// Tokens that the context holds.
         context: usize,
     },
+    /// See [`ErrorKind::Picture`].
+    #[error("expected the time of each frame of a film, found {frames} frames and {times} times")]
+    FilmTimes {
+        /// Frames that are here.
+        frames: usize,
+        /// Their times.
+        times: usize,
+    },
     /// See [`ErrorKind::Sound`].
     #[error(transparent)]
     Sound(#[from] cactus_audio::Error),
@@ -90,7 +98,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Picture(_) => ErrorKind::Picture,
+            Error::Picture(_) | Error::FilmTimes { .. } => ErrorKind::Picture,
             Error::Sound(_) | Error::SoundLength(_) => ErrorKind::Sound,
             Error::TooManyTokens { .. } | Error::TooManyFrames { .. } | Error::TooManySeconds { .. } => {
                 ErrorKind::TooManyTokens

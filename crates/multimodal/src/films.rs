@@ -2,11 +2,11 @@
 
 use crate::cache::Cache;
 use crate::pictures::{Pictures, wrong};
-use crate::{Error, Result};
+use crate::{Error, Result, fit_together, numbered};
 use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows, Timing};
 use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_vision::decode::header;
-use cactus_vision::processor::{FilmPlan, Processed};
+use cactus_vision::processor::{self, FilmPlan, Processed};
 use cactus_vision::{Limits, Picture};
 use sha2::Digest as _;
 use std::cell::Cell;
@@ -18,6 +18,8 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Films {
     pictures: Arc<Pictures>,
+    /// What of the record of pictures is of films.
+    record: processor::Films,
     cache: Mutex<Cache<FilmPlan>>,
 }
 
@@ -57,8 +59,8 @@ impl Films {
     /// What shows films with the encoder of `pictures`; `None` where the model sees none.
     #[must_use]
     pub fn of(pictures: &Arc<Pictures>) -> Option<Films> {
-        pictures.processor().films.as_ref()?;
         Some(Films {
+            record: pictures.processor().films.clone()?,
             pictures: Arc::clone(pictures),
             cache: Mutex::default(),
         })
@@ -67,8 +69,7 @@ impl Films {
     /// Which of `count` frames, which go by in `seconds`, the model sees.
     #[must_use]
     pub fn chosen(&self, count: usize, seconds: f64) -> Vec<usize> {
-        let films = self.pictures.processor().films.as_ref();
-        films.map_or_else(Vec::new, |films| films.frames.chosen(count, seconds))
+        self.record.frames.chosen(count, seconds)
     }
 
     /// Frames and tokens of a film of which frames of `width` x `height` pixels are seen at `times`, of `seconds` in all. Nothing is computed
@@ -97,6 +98,17 @@ impl Films {
         }
     }
 
+    /// The same of `count` frames that are here.
+    fn plan_of(&self, model: &Model, count: usize, sides: [u32; 2], times: &[f64], seconds: f64) -> Result<FilmPlan> {
+        match count == times.len() {
+            true => self.plan(model, sides, times, seconds),
+            false => Err(Error::FilmTimes {
+                frames: count,
+                times: times.len(),
+            }),
+        }
+    }
+
     /// Watches the frames of a film that the model sees, all of one size, at `times`, of `seconds` in all. [`Films::chosen`] says which they are.
     ///
     /// # Errors
@@ -109,7 +121,7 @@ impl Films {
         cancel: &CancelToken,
     ) -> Result<Watched> {
         let sides = frames.first().map_or([0; 2], |frame| [frame.width(), frame.height()]);
-        let plan = self.plan(model, sides, times, seconds)?;
+        let plan = self.plan_of(model, frames.len(), sides, times, seconds)?;
         let digest = self.pictures.digest(b"frames", |sha| {
             for (frame, time) in frames.iter().zip(times) {
                 sha.update(time.to_le_bytes());
@@ -155,7 +167,7 @@ impl Films {
             None => [0; 2],
         };
         Ok(Seen {
-            plan: self.plan(model, sides, &times, seconds)?,
+            plan: self.plan_of(model, chosen.len(), sides, &times, seconds)?,
             chosen,
             times,
             seconds,
@@ -216,13 +228,8 @@ impl Films {
         }
         let begun = Instant::now();
         let preparing = Cell::new(0.0);
-        let joined = self
-            .pictures
-            .processor()
-            .films
-            .as_ref()
-            .map_or(1, |films| films.joined as usize);
-        let groups = (0..plan.frames).step_by(joined.max(1));
+        let joined = (self.record.joined as usize).max(1);
+        let groups = (0..plan.frames).step_by(joined);
         let prepared = groups.map(|first| {
             let begun = Instant::now();
             let group = (first..plan.frames.min(first + joined)).map(&mut *frame);
@@ -232,16 +239,7 @@ impl Films {
             preparing.set(preparing.get() + begun.elapsed().as_secs_f64());
             Ok(prepared)
         });
-        let rows = self.pictures.rows(model, prepared, cancel)?;
-        let width = model.media_width().unwrap_or(1);
-        if rows.len() as u64 != plan.tokens * width as u64 {
-            let what = format!(
-                "made {} numbers of a film of {} tokens; expected {width} for each",
-                rows.len(),
-                plan.tokens
-            );
-            return Err(wrong(model, what));
-        }
+        let rows = self.pictures.rows(model, prepared, plan.tokens, cancel)?;
         let [view] = &plan.frame.views[..] else {
             return Err(wrong(model, "is given several views of a frame".into()));
         };
@@ -250,14 +248,11 @@ impl Films {
             rows: NonZeroUsize::new(view.tokens as usize).unwrap_or(NonZeroUsize::MIN),
             columns: in_grids.then(|| self.pictures.columns(view)).flatten(),
         };
-        let Some(films) = &self.pictures.processor().films else {
-            return Err(Error::Model("the model sees no films".into()));
-        };
         let shown = Shown {
             sense: Sense::Film,
-            text: films.text(&plan),
-            written: films.marks.written().to_owned(),
-            token: films.marks.token.clone(),
+            text: self.record.text(&plan),
+            written: self.record.marks.written().to_owned(),
+            token: self.record.marks.token.clone(),
             media: model.hold_media(digest, rows, kind)?,
         };
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
@@ -281,10 +276,7 @@ impl Shows for Films {
         asking: &Asking<'_>,
     ) -> std::result::Result<Vec<Shown>, String> {
         let limits = Limits::default();
-        let of = |i: usize, e: Error| match files.len() {
-            1 => e.to_string(),
-            _ => format!("film {}: {e}", i + 1),
-        };
+        let of = |i: usize, e: Error| numbered("film", i, files.len(), &e);
         let mut planned = Vec::new();
         for (i, file) in files.iter().enumerate() {
             let MediaFile::Frames(files, timing) = file else {
@@ -294,14 +286,7 @@ impl Shows for Films {
             planned.push((frames, self.seen(model, frames, &limits).map_err(|e| of(i, e))?));
         }
         let tokens: u64 = planned.iter().map(|(_, seen)| seen.plan.tokens).sum();
-        let context = model.context_tokens();
-        if tokens >= context as u64 && !asking.rolls {
-            let count = files.len();
-            return Err(format!(
-                "the {count} films of this conversation have {tokens} tokens together, and the context holds {context}; send fewer or shorter \
-                 ones, or make the context larger"
-            ));
-        }
+        fit_together(model, asking, "films", files.len(), tokens)?;
         let look = |(i, (frames, seen))| {
             let watched = self.look(model, frames, seen, &limits, (asking.salt, asking.cancel));
             watched.map(|watched| watched.shown).map_err(|e| of(i, e))

@@ -28,7 +28,7 @@ pub use pictures::{Look, Pictures};
 pub use sounds::{Heard, Sounds};
 
 use cactus_engine::Model;
-use cactus_engine::chat::MediaFile;
+use cactus_engine::chat::{Asking, MediaFile};
 use std::sync::Arc;
 
 /// Gives `model` what it sees and hears with, as far as its bundle has that, for conversations that hold files.
@@ -48,6 +48,32 @@ fn files_of<'a>(files: &[&'a MediaFile]) -> std::result::Result<Vec<&'a [u8]>, S
         MediaFile::Frames(..) => Err("expected a file, found the frames of a film".to_owned()),
     });
     each.collect()
+}
+
+/// What is wrong with one of `count` pictures, sounds or films.
+fn numbered(what: &str, i: usize, count: usize, error: &Error) -> String {
+    match count {
+        1 => error.to_string(),
+        _ => format!("{what} {}: {error}", i + 1),
+    }
+}
+
+/// Whether so many `of` one kind, which have `tokens` together, fit the context, or need not.
+fn fit_together(
+    model: &Model,
+    asking: &Asking<'_>,
+    of: &str,
+    count: usize,
+    tokens: u64,
+) -> std::result::Result<(), String> {
+    let context = model.context_tokens();
+    match tokens < context as u64 || asking.rolls {
+        true => Ok(()),
+        false => Err(format!(
+            "the {count} {of} of this conversation have {tokens} tokens together, and the context holds {context}; send fewer {of}, or make \
+             the context larger"
+        )),
+    }
 }
 
 /// What tells one loaded model from another.

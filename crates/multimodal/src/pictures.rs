@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::films::Films;
-use crate::{Error, Result, files_of, owner};
+use crate::{Error, Result, files_of, fit_together, numbered, owner};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, VISION_PATH};
 use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows};
@@ -237,18 +237,7 @@ impl Pictures {
         let prepared = self.processor.process(picture)?;
         let prepare_seconds = begun.elapsed().as_secs_f64();
         let begun = Instant::now();
-        let rows = self.rows(model, std::iter::once(Ok(prepared)), cancel)?;
-        let width = model.media_width().unwrap_or(1);
-        if rows.len() as u64 != plan.tokens * width as u64 {
-            return Err(wrong(
-                model,
-                format!(
-                    "made {} numbers of a picture of {} tokens; expected {width} for each",
-                    rows.len(),
-                    plan.tokens
-                ),
-            ));
-        }
+        let rows = self.rows(model, std::iter::once(Ok(prepared)), plan.tokens, cancel)?;
         let shown = Shown {
             sense: Sense::Picture,
             text: self.marks.text(&plan),
@@ -293,19 +282,26 @@ impl Pictures {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rows of all views of all that is `prepared`, one view after the other.
+    /// The rows of all views of all that is `prepared`, one view after the other, which are `tokens`.
     pub(crate) fn rows(
         &self,
         model: &Model,
         prepared: impl Iterator<Item = Result<Processed>>,
+        tokens: u64,
         cancel: &CancelToken,
     ) -> Result<Vec<f32>> {
         let mut encoder = Encoder::new(self, model)?;
         for prepared in prepared {
             encoder.add(&prepared?, cancel)?;
         }
-        match encoder.rows.iter().all(|x| x.is_finite()) {
-            true => Ok(encoder.rows),
+        let (rows, width) = (encoder.rows, model.media_width().unwrap_or(1));
+        if rows.len() as u64 != tokens * width as u64 {
+            let found = rows.len();
+            let what = format!("made {found} numbers of {tokens} tokens; expected {width} for each");
+            return Err(wrong(model, what));
+        }
+        match rows.iter().all(|x| x.is_finite()) {
+            true => Ok(rows),
             false => Err(wrong(model, "gives numbers that are not finite".into())),
         }
     }
@@ -403,10 +399,7 @@ impl Shows for Pictures {
     ) -> std::result::Result<Vec<Shown>, String> {
         let files = files_of(files)?;
         let limits = Limits::default();
-        let of = |i: usize, e: Error| match files.len() {
-            1 => e.to_string(),
-            _ => format!("picture {}: {e}", i + 1),
-        };
+        let of = |i: usize, e: Error| numbered("picture", i, files.len(), &e);
         let (mut tokens, mut plans) = (0, Vec::new());
         for (i, bytes) in files.iter().enumerate() {
             let found = header(bytes, &limits).map_err(|e| of(i, e.into()))?;
@@ -414,14 +407,7 @@ impl Shows for Pictures {
             tokens += plan.tokens;
             plans.push(plan);
         }
-        let context = model.context_tokens();
-        if tokens >= context as u64 && !asking.rolls {
-            let count = files.len();
-            return Err(format!(
-                "the {count} pictures of this conversation have {tokens} tokens together, and the context holds {context}; send fewer \
-                 pictures, or make the context larger"
-            ));
-        }
+        fit_together(model, asking, "pictures", files.len(), tokens)?;
         let look = |(i, (bytes, plan)): (usize, (&&[u8], Plan))| {
             let look = self.look(model, bytes, plan, &limits, (asking.salt, asking.cancel));
             look.map(|look| look.shown).map_err(|e| of(i, e))

@@ -1,7 +1,7 @@
 //! What a model hears sounds with.
 
 use crate::cache::Cache;
-use crate::{Error, Result, files_of, owner};
+use crate::{Error, Result, files_of, fit_together, numbered, owner};
 use cactus_audio::Frontend;
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_base::Pool;
@@ -347,24 +347,14 @@ impl Shows for Sounds {
         asking: &Asking<'_>,
     ) -> std::result::Result<Vec<Shown>, String> {
         let files = files_of(files)?;
-        let of = |i: usize, e: Error| match files.len() {
-            1 => e.to_string(),
-            _ => format!("sound {}: {e}", i + 1),
-        };
+        let of = |i: usize, e: Error| numbered("sound", i, files.len(), &e);
         let mut tokens = 0;
         for (i, bytes) in files.iter().enumerate() {
             // Decoding is little work beside hearing.
             let samples = self.decode(bytes).map_err(|e| of(i, e))?.len();
             tokens += self.tokens(model, samples).map_err(|e| of(i, e))?;
         }
-        let context = model.context_tokens();
-        if tokens >= context && !asking.rolls {
-            let count = files.len();
-            return Err(format!(
-                "the {count} sounds of this conversation have {tokens} tokens together, and the context holds {context}; send fewer \
-                 sounds, or make the context larger"
-            ));
-        }
+        fit_together(model, asking, "sounds", files.len(), tokens as u64)?;
         let each = files.iter().enumerate().map(|(i, bytes)| {
             let heard = self.listen_to_salted(model, bytes, (asking.salt, asking.cancel));
             heard.map(|heard| heard.shown).map_err(|e| of(i, e))

@@ -86,9 +86,9 @@ fn run_takes_frames_out_of_a_film_where_the_system_has_ffmpeg() {
     let (_, told) = ask(&c, &["--video", film]);
     assert!(told.contains("mp4: 1 frames of 32 x 32 pixels, 4 tokens"), "{told}");
     // The same as of a picture of it, taken out by hand.
-    let frame = c.0.path().join("film/0.png");
+    let frame = c.0.path().join("film/0.jpg");
     let took = Command::new("ffmpeg")
-        .args(["-v", "error", "-i", film, "-frames:v", "1"])
+        .args(["-v", "error", "-i", film, "-frames:v", "1", "-qmin", "1", "-q:v", "1"])
         .arg(&frame)
         .status();
     assert!(took.unwrap().success());

@@ -5,8 +5,10 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, general_purpose};
 use serde_json::{Map, Value, json};
 
-/// Most pictures, sounds and frames of films of a request.
+/// Most pictures, sounds and films of a request.
 const MAX_FILES: usize = 256;
+/// Most frames of a film.
+const MAX_FRAMES: usize = 1024;
 /// Most bytes of the files of all of them together.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
 
@@ -78,8 +80,10 @@ impl Data<'_> {
         Ok(match self {
             Data::File(data) => MediaFile::File(file_bytes(data)?),
             Data::Frames(frames, timing) => {
-                let bytes: usize = frames.iter().map(|data| data.len() / 4 * 3).sum();
-                check_files(frames.len(), bytes)?;
+                if frames.len() > MAX_FRAMES {
+                    let found = frames.len();
+                    return Err(format!("expected at most {MAX_FRAMES} frames of a film, found {found}"));
+                }
                 let frames = frames.iter().map(|data| file_bytes(data)).collect::<Result<_, _>>()?;
                 MediaFile::Frames(frames, timing.clone())
             }
@@ -106,14 +110,6 @@ impl MediaFile {
         match self {
             MediaFile::File(bytes) => bytes.len(),
             MediaFile::Frames(frames, _) => frames.iter().map(Vec::len).sum(),
-        }
-    }
-
-    /// Number of its files.
-    pub(super) fn count(&self) -> usize {
-        match self {
-            MediaFile::File(_) => 1,
-            MediaFile::Frames(frames, _) => frames.len(),
         }
     }
 }
@@ -328,14 +324,14 @@ fn data_of_url<'a>(url: &'a str, kind: &str) -> Result<&'a str, String> {
     }
 }
 
-/// Whether a request may have so many pictures, sounds and frames, whose files have so many bytes together.
+/// Whether a request may have so many pictures, sounds and films, whose files have so many bytes together.
 ///
 /// # Errors
 /// More than that.
 pub fn check_files(count: usize, bytes: usize) -> Result<(), String> {
     match count > MAX_FILES || bytes > MAX_FILE_BYTES {
         true => Err(format!(
-            "expected at most {MAX_FILES} pictures, sounds and frames of films of {MAX_FILE_BYTES} bytes together, found {count} of {bytes}"
+            "expected at most {MAX_FILES} pictures, sounds and films of {MAX_FILE_BYTES} bytes together, found {count} of {bytes}"
         )),
         false => Ok(()),
     }
@@ -476,7 +472,7 @@ mod tests {
             );
         }
         assert!(
-            Data::Frames(vec![""; MAX_FILES + 1], Timing::Rate(1.0))
+            Data::Frames(vec![""; MAX_FRAMES + 1], Timing::Rate(1.0))
                 .decode()
                 .is_err()
         );

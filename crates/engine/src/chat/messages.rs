@@ -43,11 +43,12 @@ pub(super) fn checked(messages: &[Value]) -> Result<Checked> {
     let each = messages.iter().enumerate();
     let messages = each.map(|(i, message)| one(message, &format!("messages[{i}]"), &mut files));
     let messages = messages.collect::<Result<_>>()?;
-    let came = files.iter().filter_map(|(_, file)| file.as_ref());
-    let bytes: usize = came.clone().map(MediaFile::bytes).sum();
-    let without = files.len() - came.clone().count();
-    let count = came.map(MediaFile::count).sum::<usize>() + without;
-    check_files(count, bytes).map_err(|what| request_error("messages", what))?;
+    let bytes: usize = files
+        .iter()
+        .filter_map(|(_, file)| file.as_ref())
+        .map(MediaFile::bytes)
+        .sum();
+    check_files(files.len(), bytes).map_err(|what| request_error("messages", what))?;
     Ok(Checked { messages, files })
 }
 

@@ -1,7 +1,7 @@
 //! The same of films: which of their frames such a model sees, and in which size.
 
+use super::pixels;
 use super::views::{BUDGETS, MAX_RATIO};
-use super::{USUAL_SCALE, pixels};
 use crate::fields::Fields;
 use crate::{Error, Result};
 use cactus_models::{FilmMarksDef, FilmsDef, FramesDef, SeesDef};
@@ -109,16 +109,11 @@ pub(super) fn record(pictures: &Fields<'_>, sees: &SeesDef, def: &FilmsDef) -> R
 
 /// Refuses what makes other numbers of frames than of pictures, which one encoder reads.
 fn as_pictures(pictures: &Fields<'_>, own: &Fields<'_>) -> Result<()> {
-    let usual = |key: &str| match key {
-        "rescale_factor" => Value::from(USUAL_SCALE),
-        _ => Value::Null,
-    };
     for key in ["resample", "rescale_factor", "image_mean", "image_std"] {
-        let (Some(film), picture) = (own.get(key), pictures.get(key).cloned().unwrap_or_else(|| usual(key))) else {
-            continue;
-        };
-        // Where nothing is said of pictures, they have what released models have, and so do films.
-        if !picture.is_null() && *film != picture {
+        // Where nothing is said of either, both have what released models have.
+        if let (Some(film), Some(picture)) = (own.get(key), pictures.get(key))
+            && film != picture
+        {
             let what = format!("`{key}` of the {OF} is {film}, and that of the image processor {picture}");
             return Err(Error::unsupported(what));
         }

@@ -135,6 +135,7 @@ fn what_is_no_film_is_refused_by_name() {
         (vec![], vec![], 1.0, "frames"),
         (vec![frame(20); 2], vec![1.0, 0.5], 2.0, "in order"),
         (vec![frame(20)], vec![f64::NAN], 2.0, "in order"),
+        (vec![frame(20)], vec![0.0, 1.0], 2.0, "1 frames and 2 times"),
         (vec![frame(20)], vec![0.0], -1.0, "in seconds"),
         (vec![frame(20), frame(21)], vec![0.0, 1.0], 2.0, "20 x 20"),
         (vec![frame(20); 65], (0..65).map(f64::from).collect(), 65.0, "64 frames"),
@@ -145,6 +146,9 @@ fn what_is_no_film_is_refused_by_name() {
     let limits = Limits::default();
     let watched = films.watch_files(&model, &[b"no picture".to_vec()], &Timing::Rate(1.0), &limits, &never);
     assert_eq!(watched.unwrap_err().kind(), ErrorKind::Picture);
+    let late = Timing::At(vec![0.0, 1.0], 2.0);
+    let watched = films.watch_files(&model, &[png(&frame(20))], &late, &limits, &never);
+    assert!(watched.unwrap_err().to_string().contains("2 times"));
     never.cancel();
     let cancelled = films.watch(&model, &[frame(20)], (&[0.0], 1.0), &never).unwrap_err();
     assert_eq!(cancelled.kind(), ErrorKind::Cancelled);

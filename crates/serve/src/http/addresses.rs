@@ -5,9 +5,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fmt::Debug;
+use std::time::{Duration, Instant};
 
 /// Most addresses of a request.
 const MOST: usize = 16;
+/// The longest that the files of a request may take; a file that is on its way then still ends.
+const LONGEST: Duration = Duration::from_secs(30);
 /// How deep requests are looked into.
 const DEPTH: usize = 16;
 
@@ -26,6 +29,7 @@ struct Fetching<'a> {
     count: usize,
     /// Bytes that may still come.
     rest: usize,
+    begun: Instant,
 }
 
 /// Puts the files at all addresses into `request`, at most `bytes` of them together.
@@ -34,6 +38,7 @@ pub(super) fn fetched(request: &mut Value, fetch: &dyn Fetch, bytes: usize) -> R
         fetch,
         count: 0,
         rest: bytes,
+        begun: Instant::now(),
     };
     fetching.within(request, String::new(), DEPTH)
 }
@@ -103,6 +108,10 @@ impl Fetching<'_> {
         self.count += 1;
         if self.count > MOST {
             return Err(refused(format!("expected at most {MOST} addresses in a request")));
+        }
+        if self.begun.elapsed() > LONGEST {
+            let what = format!("the files of this request take longer than {} s", LONGEST.as_secs());
+            return Err(refused(what).with_code("address_not_fetched"));
         }
         let file = match self.fetch.fetch(url) {
             Ok(file) => file,

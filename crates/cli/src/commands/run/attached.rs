@@ -29,7 +29,12 @@ impl Attached {
         [tokens, frames]: [Option<u32>; 2],
         tells: Option<Option<PathBuf>>,
     ) -> Result<Attached> {
-        let pictures = Pictures::attach_with(model, tokens, frames).context("`--image-tokens`")?;
+        let option = if frames.is_some() {
+            "--video-frames"
+        } else {
+            "--image-tokens"
+        };
+        let pictures = Pictures::attach_with(model, tokens, frames).with_context(|| format!("`{option}`"))?;
         if let (None, Some(_)) = (&pictures, tokens) {
             bail!("`--image-tokens`: the model sees no pictures");
         }
@@ -81,6 +86,13 @@ impl Attached {
         let film = film_file::read(path, rate, limits.max_bytes, |count, seconds| {
             films.chosen(count, seconds)
         })?;
+        let bytes: usize = film.frames.iter().map(Vec::len).sum();
+        if bytes > MAX_FILE_BYTES {
+            bail!(
+                "`{shown}`: its {} frames have {bytes} bytes, and at most {MAX_FILE_BYTES} go with a question; see fewer with `--video-frames`",
+                film.frames.len()
+            );
+        }
         let watched = films.watch_files(model, &film.frames, &film.timing, &limits, cancel);
         let watched = watched.with_context(|| format!("`{shown}`"))?;
         tell_film(&shown.to_string(), &watched);

@@ -4,51 +4,32 @@
 
 use super::super::names::Change;
 use super::super::{Metadata, TensorInfo};
-use super::{File, beside, count, of_layer};
+use super::gemma4_sound::{CONVOLUTIONS, PRODUCTS};
+use super::{File, beside, count, norm_or_bounded, of_layer};
 use crate::{Error, Result};
 use serde_json::{Map, Value, json};
 
-/// Norms and other weights of the layers of sounds: the stems in the file, and where Hugging Face has them, as Gemma 4 calls them.
-const LAYER: [(&str, &str); 20] = [
-    ("ffn_norm.weight", "feed_forward1.pre_layer_norm.weight"),
-    ("ffn_up.weight", "feed_forward1.ffw_layer_1.linear.weight"),
-    ("ffn_down.weight", "feed_forward1.ffw_layer_2.linear.weight"),
-    ("ffn_post_norm.weight", "feed_forward1.post_layer_norm.weight"),
-    ("ffn_norm_1.weight", "feed_forward2.pre_layer_norm.weight"),
-    ("ffn_up_1.weight", "feed_forward2.ffw_layer_1.linear.weight"),
-    ("ffn_down_1.weight", "feed_forward2.ffw_layer_2.linear.weight"),
-    ("ffn_post_norm_1.weight", "feed_forward2.post_layer_norm.weight"),
-    ("ln1.weight", "norm_pre_attn.weight"),
-    ("ln2.weight", "norm_post_attn.weight"),
-    ("attn_q.weight", "self_attn.q_proj.linear.weight"),
-    ("attn_k.weight", "self_attn.k_proj.linear.weight"),
-    ("attn_v.weight", "self_attn.v_proj.linear.weight"),
-    ("attn_out.weight", "self_attn.post.linear.weight"),
+/// Norms of the layers of sounds: the stems in the file, and where Hugging Face has them, as Gemma 4 calls them.
+const NORMS: [(&str, &str); 9] = [
+    ("ffn_norm", "feed_forward1.pre_layer_norm"),
+    ("ffn_post_norm", "feed_forward1.post_layer_norm"),
+    ("ffn_norm_1", "feed_forward2.pre_layer_norm"),
+    ("ffn_post_norm_1", "feed_forward2.post_layer_norm"),
+    ("ln1", "norm_pre_attn"),
+    ("ln2", "norm_post_attn"),
+    ("conv_norm", "lconv1d.pre_layer_norm"),
+    ("norm_conv", "lconv1d.conv_norm"),
+    ("layer_pre_norm", "norm_out"),
+];
+/// Other weights of these layers. Files differ in whether the name of one says that it is a weight.
+const OTHERS: [(&str, &str); 4] = [
     ("linear_pos.weight", "self_attn.relative_k_proj.weight"),
-    ("conv_norm.weight", "lconv1d.pre_layer_norm.weight"),
-    ("norm_conv.weight", "lconv1d.conv_norm.weight"),
-    ("conv_pw1.weight", "lconv1d.linear_start.linear.weight"),
-    ("conv_pw2.weight", "lconv1d.linear_end.linear.weight"),
-    ("layer_pre_norm.weight", "norm_out.weight"),
+    ("conv_dw.weight", "lconv1d.depthwise_conv1d.weight"),
+    ("per_dim_scale.weight", "self_attn.per_dim_scale"),
+    ("per_dim_scale", "self_attn.per_dim_scale"),
 ];
 /// Outside of layers and blocks.
-const OUTSIDE: [(&str, &str); 13] = [
-    (
-        "a.conv1d.0.weight",
-        "audio_model.subsample_conv_projection.layer0.conv.weight",
-    ),
-    (
-        "a.conv1d.0.norm.weight",
-        "audio_model.subsample_conv_projection.layer0.norm.weight",
-    ),
-    (
-        "a.conv1d.1.weight",
-        "audio_model.subsample_conv_projection.layer1.conv.weight",
-    ),
-    (
-        "a.conv1d.1.norm.weight",
-        "audio_model.subsample_conv_projection.layer1.norm.weight",
-    ),
+const OUTSIDE: [(&str, &str); 9] = [
     (
         "a.pre_encode.out.weight",
         "audio_model.subsample_conv_projection.input_proj_linear.weight",
@@ -79,27 +60,27 @@ const MAX_STAGES: usize = 4;
 const MAX_BLOCKS: usize = 256;
 
 pub(super) fn name(_: &Metadata, info: &TensorInfo) -> Option<(String, Change)> {
-    if let Some(own) = beside(&OUTSIDE, &info.name) {
-        return Some((own.to_owned(), Change::Keep));
+    own(&info.name).map(|own| (own, Change::Keep))
+}
+
+fn own(name: &str) -> Option<String> {
+    if let Some(own) = beside(&OUTSIDE, name).or_else(|| beside(&CONVOLUTIONS, name)) {
+        return Some(own.to_owned());
     }
-    if let Some(rest) = info.name.strip_prefix("a.blk.") {
+    if let Some(rest) = name.strip_prefix("a.blk.") {
         let (layer, rest) = of_layer(rest)?;
-        let (own, change) = match rest {
-            "conv_dw.weight" => ("lconv1d.depthwise_conv1d.weight", Change::Keep),
-            // Files differ in whether its name says that it is a weight.
-            "per_dim_scale.weight" | "per_dim_scale" => ("self_attn.per_dim_scale", Change::Keep),
-            _ => (beside(&LAYER, rest)?, Change::Keep),
-        };
-        return Some((format!("audio_model.layers.{layer}.{own}"), change));
+        let other = beside(&OTHERS, rest).map(str::to_owned);
+        let own = other.or_else(|| norm_or_bounded(rest, &NORMS, &PRODUCTS))?;
+        return Some(format!("audio_model.layers.{layer}.{own}"));
     }
-    let rest = info.name.strip_prefix("v.")?;
+    let rest = name.strip_prefix("v.")?;
     if let Some(blocks) = rest.strip_prefix("blk.") {
         let (stage, rest) = of_layer(blocks)?;
         let (block, rest) = of_layer(rest)?;
-        return Some((format!("{TIMM}.blocks.{stage}.{block}.{rest}"), Change::Keep));
+        return Some(format!("{TIMM}.blocks.{stage}.{block}.{rest}"));
     }
     let known = rest.starts_with("conv_stem.") || rest.starts_with("msfa.");
-    known.then(|| (format!("{TIMM}.{rest}"), Change::Keep))
+    known.then(|| format!("{TIMM}.{rest}"))
 }
 
 pub(super) fn configure(file: &File<'_>, config: &mut Value) -> Result<()> {

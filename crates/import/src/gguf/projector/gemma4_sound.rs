@@ -20,7 +20,7 @@ const NORMS: [(&str, &str); 9] = [
     ("ln2", "norm_out"),
 ];
 /// Matrices, which may have bounds beside them.
-const PRODUCTS: [(&str, &str); 10] = [
+pub(super) const PRODUCTS: [(&str, &str); 10] = [
     ("ffn_up", "feed_forward1.ffw_layer_1"),
     ("ffn_down", "feed_forward1.ffw_layer_2"),
     ("ffn_up_1", "feed_forward2.ffw_layer_1"),
@@ -46,8 +46,8 @@ const OTHERS: [(&str, &str, Change); 3] = [
         Change::DepthwiseTaps,
     ),
 ];
-/// Outside of layers.
-const OUTSIDE: [(&str, &str); 8] = [
+/// The convolutions before the layers.
+pub(super) const CONVOLUTIONS: [(&str, &str); 4] = [
     (
         "a.conv1d.0.weight",
         "audio_model.subsample_conv_projection.layer0.conv.weight",
@@ -64,6 +64,9 @@ const OUTSIDE: [(&str, &str); 8] = [
         "a.conv1d.1.norm.weight",
         "audio_model.subsample_conv_projection.layer1.norm.weight",
     ),
+];
+/// What else is outside of layers.
+const OUTSIDE: [(&str, &str); 4] = [
     (
         "a.input_projection.weight",
         "audio_model.subsample_conv_projection.input_proj_linear.weight",
@@ -83,7 +86,8 @@ const NUMBERS: [(&str, &str); 3] = [
 ];
 
 pub(super) fn name(info: &TensorInfo) -> Option<(String, Change)> {
-    if let Some(own) = beside(&OUTSIDE, &info.name) {
+    let outside = beside(&CONVOLUTIONS, &info.name).or_else(|| beside(&OUTSIDE, &info.name));
+    if let Some(own) = outside {
         return Some((own.to_owned(), Change::Keep));
     }
     let (layer, rest) = of_layer(info.name.strip_prefix("a.blk.")?)?;
