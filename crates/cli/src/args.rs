@@ -366,7 +366,7 @@ pub(crate) struct RunArgs {
     #[arg(long, visible_alias = "video-file", value_name = "FILE", conflicts_with_all = ["raw", "input_ids"])]
     pub(crate) video: Vec<PathBuf>,
     /// Frames a second of a film that is a folder of pictures
-    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = crate::film_file::rate, requires = "video")]
+    #[arg(long, value_name = "N", default_value_t = crate::film_file::USUAL_RATE, value_parser = crate::film_file::rate, requires = "video")]
     pub(crate) video_fps: f64,
     /// See at most this many frames of a film [default: as the bundle says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "video")]

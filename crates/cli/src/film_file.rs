@@ -8,6 +8,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// Frames a second of a film that is a folder of pictures, where nobody says it.
+pub(crate) const USUAL_RATE: f64 = 1.0;
 /// Extensions of pictures in a folder.
 const PICTURES: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
 

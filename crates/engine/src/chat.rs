@@ -11,6 +11,7 @@
 //! It may depend on `text`. It deliberately generates nothing.
 
 mod attached;
+mod films;
 mod guide;
 mod messages;
 mod plain;
@@ -24,13 +25,14 @@ use crate::media::Media;
 use crate::scheduler::Request;
 use crate::{CancelToken, Error, GenerateOptions, Model, Result};
 pub use attached::{
-    Data, MAX_FILE_BYTES, MediaFile, Sense, Timing, WrongPart, check_files, file_bytes, film_of_part, media_of_part,
-    picture_of_part, picture_of_url, sound_of_part, to_base64,
+    Data, MAX_FILE_BYTES, MediaFile, Sense, WrongPart, check_files, file_bytes, media_of_part, picture_of_part,
+    picture_of_url, sound_of_part, to_base64,
 };
 use cactus_text::grammar::{Constraint, Grammar, Reasoning};
 use cactus_text::tools::{CallFormat, ParserOptions, most_relevant, prepare_messages};
 pub use cactus_text::tools::{Delta, Message, Tool, ToolCall, ToolChoice};
 use cactus_text::{ChatTemplate, ErrorKind, RenderOptions, Tokenizer};
+pub use films::{Timing, film_of_part};
 use messages::Checked;
 use plain::Plain;
 pub use reader::MessageReader;

@@ -8,7 +8,7 @@ mod routed;
 
 use crate::args::{ModelArgs, RunArgs};
 use crate::commands::{function, show};
-use crate::{model, output};
+use crate::{film_file, model, output};
 use anyhow::{Context, Result, bail};
 use attached::Attached;
 use cactus_base::Pool;
@@ -43,9 +43,6 @@ const HELP: &str = "\
 /stats   show the timings of the last answer
 /exit    leave (or press Ctrl-D)
 Ctrl-C stops an answer. A line that ends with \\ continues on the next.";
-
-/// Frames a second of a film that is a folder of pictures.
-const USUAL_RATE: f64 = 1.0;
 
 /// Exit code of a program that Ctrl-C ended.
 pub(super) const INTERRUPTED: u8 = 130;
@@ -650,7 +647,7 @@ impl Chat<'_> {
                 let file = std::path::Path::new(rest.trim());
                 let attached = interrupt.while_answering(|cancel| match command {
                     "/image" => self.attached.show(self.model, file, cancel),
-                    "/video" => self.attached.watch(self.model, file, USUAL_RATE, cancel),
+                    "/video" => self.attached.watch(self.model, file, film_file::USUAL_RATE, cancel),
                     _ => self.attached.play(self.model, file, cancel),
                 });
                 if let Err(e) = attached {

@@ -1,5 +1,6 @@
 //! Pictures, sounds and films that come with a message: which part of a content is one, in the forms that APIs have for it, and its bytes.
 
+use super::films::{Timing, film_of_part};
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, general_purpose};
@@ -8,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// Most pictures, sounds and films of a request.
 const MAX_FILES: usize = 256;
 /// Most frames of a film.
-const MAX_FRAMES: usize = 1024;
+pub(super) const MAX_FRAMES: usize = 1024;
 /// Most bytes of the files of all of them together.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
 
@@ -51,15 +52,6 @@ pub enum Data<'a> {
     File(&'a str),
     /// The frames of a film, as files of pictures, and when they are seen.
     Frames(Vec<&'a str>, Timing),
-}
-
-/// When the frames of a film are seen.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Timing {
-    /// So many go by in a second, and the model sees some of them.
-    Rate(f64),
-    /// At these times of a film of so many seconds; the model sees all of them.
-    At(Vec<f64>, f64),
 }
 
 /// The same, decoded.
@@ -128,96 +120,6 @@ pub fn media_of_part(part: &Map<String, Value>) -> Result<Option<(Sense, Option<
     }
     Ok(film_of_part(part)?.map(|data| (Sense::Film, data)))
 }
-
-/// Frames that go by in a second, where a film does not say it.
-const USUAL_RATE: f64 = 1.0;
-
-/// Whether a part of a content is a film, and its frames, if they come with it: `{"type": "video", "frames": [base64, …], "fps": 2}`, and `video_url`
-/// with a data URL of the type `video/jpeg`, in which the frames stand with commas between, as vLLM has it. Without `fps`, one frame goes by
-/// in a second. In place of it `times` may say when each frame is seen, and `seconds` how long the film is. `None` for a part that is no film.
-///
-/// # Errors
-/// As [`picture_of_part`], and films in one file, which nothing here decodes.
-pub fn film_of_part(part: &Map<String, Value>) -> Result<Option<Option<Data<'_>>>, WrongPart> {
-    let rate = |fps: Option<&Value>, field: &'static str| match fps {
-        None | Some(Value::Null) => Ok(USUAL_RATE),
-        Some(rate) => {
-            let number = rate.as_f64().filter(|rate| (1e-3..=1e3).contains(rate));
-            number.ok_or_else(|| {
-                (
-                    field,
-                    format!("expected frames a second from 0.001 to 1000, found {rate}"),
-                )
-            })
-        }
-    };
-    match part.get("type").and_then(Value::as_str) {
-        Some("video") => {
-            let expected = || {
-                (
-                    "frames",
-                    "expected the frames of the film, each a picture file as base64".to_owned(),
-                )
-            };
-            let frames = match part.get("frames") {
-                None | Some(Value::Null) if part.contains_key("data") => return Err(("data", ONE_FILE.to_owned())),
-                None | Some(Value::Null) => return Ok(Some(None)),
-                Some(frames) => frames
-                    .as_array()
-                    .filter(|frames| !frames.is_empty())
-                    .ok_or_else(expected)?,
-            };
-            let frames: Option<Vec<&str>> = frames.iter().map(Value::as_str).collect();
-            let frames = frames.ok_or_else(expected)?;
-            let given = |field: &str| part.get(field).filter(|value| !value.is_null());
-            let timing = match given("times") {
-                None => Timing::Rate(rate(part.get("fps"), "fps")?),
-                Some(times) => {
-                    let times = times
-                        .as_array()
-                        .and_then(|times| times.iter().map(Value::as_f64).collect());
-                    let times: Option<Vec<f64>> = times;
-                    let times = times.filter(|times| times.len() == frames.len() && times.is_sorted());
-                    let expected = || {
-                        (
-                            "times",
-                            "expected the time of each frame in seconds, in order".to_owned(),
-                        )
-                    };
-                    let times = times.ok_or_else(expected)?;
-                    let last = times.last().copied().unwrap_or_default();
-                    let seconds = given("seconds").map_or(Some(last), Value::as_f64);
-                    let expected = || ("seconds", "expected the length of the film".to_owned());
-                    Timing::At(times, seconds.filter(|seconds| *seconds >= last).ok_or_else(expected)?)
-                }
-            };
-            Ok(Some(Some(Data::Frames(frames, timing))))
-        }
-        Some("video_url") => {
-            let (field, url, of) = match part.get("video_url") {
-                Some(Value::String(url)) => ("video_url", Some(url.as_str()), &Value::Null),
-                Some(object) => ("video_url.url", object.get("url").and_then(Value::as_str), object),
-                None => ("video_url", None, &Value::Null),
-            };
-            let example = "`data:video/jpeg;base64,…`";
-            let Some(url) = url else {
-                return Err((field, format!("expected a data URL ({example}), found nothing")));
-            };
-            let data = data_of_url(url, "video/jpeg").map_err(|what| (field, what))?;
-            let kind = url.get(5..).unwrap_or_default();
-            if !["video/jpeg;", "image/"].iter().any(|known| kind.starts_with(known)) {
-                return Err((field, ONE_FILE.to_owned()));
-            }
-            let timing = Timing::Rate(rate(of.get("fps"), "video_url.fps")?);
-            Ok(Some(Some(Data::Frames(data.split(',').collect(), timing))))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// Why a film in one file is refused.
-const ONE_FILE: &str = "expected the frames of the film as files of pictures (`data:video/jpeg;base64,FRAME,FRAME,…`): no film in one file is \
-    decoded here";
 
 /// Whether a part of a content is a sound, and its file as base64, if it comes with one: `{"type": "audio", "data": …}`, OpenAI's `input_audio`,
 /// and `audio_url` with a data URL. `None` for a part that is no sound.
@@ -305,7 +207,7 @@ pub fn picture_of_url(url: &str) -> Result<&str, String> {
 }
 
 /// The same of a file such as `kind`.
-fn data_of_url<'a>(url: &'a str, kind: &str) -> Result<&'a str, String> {
+pub(super) fn data_of_url<'a>(url: &'a str, kind: &str) -> Result<&'a str, String> {
     let example = format!("`data:{kind};base64,…`");
     let Some(rest) = url.strip_prefix("data:") else {
         if !url.contains(':') {
@@ -429,88 +331,6 @@ mod tests {
                 json!({"type": "audio_url", "audio_url": "https://a/b.wav"}),
                 "audio_url",
                 "audio/wav",
-            ),
-        ] {
-            let (found, what) = media_of_part(part.as_object().unwrap()).unwrap_err();
-            assert_eq!(found, field, "{part}");
-            assert!(what.contains(word), "{part}: {what}");
-        }
-    }
-
-    #[test]
-    fn every_form_of_a_film_gives_its_frames() {
-        let film = |rate| {
-            Some((
-                Sense::Film,
-                Some(Data::Frames(vec!["QUI=", "QkM="], Timing::Rate(rate))),
-            ))
-        };
-        let frames = json!(["QUI=", "QkM="]);
-        let url = "data:video/jpeg;base64,QUI=,QkM=";
-        for (part, expected) in [
-            (json!({"type": "video"}), Some((Sense::Film, None))),
-            (json!({"type": "video", "frames": frames}), film(1.0)),
-            (json!({"type": "video", "frames": frames, "fps": 2.5}), film(2.5)),
-            (json!({"type": "video_url", "video_url": url}), film(1.0)),
-            (
-                json!({"type": "video_url", "video_url": {"url": url, "fps": 4}}),
-                film(4.0),
-            ),
-        ] {
-            assert_eq!(media_of_part(part.as_object().unwrap()).unwrap(), expected, "{part}");
-        }
-        for timing in [Timing::Rate(2.0), Timing::At(vec![0.5, 3.0], 4.0)] {
-            let made = Data::Frames(vec!["QUI=", "QkM="], timing.clone());
-            let part = made.part(Sense::Film);
-            assert_eq!(
-                media_of_part(part.as_object().unwrap()).unwrap(),
-                Some((Sense::Film, Some(made.clone())))
-            );
-            assert_eq!(
-                made.decode().unwrap(),
-                MediaFile::Frames(vec![b"AB".to_vec(), b"BC".to_vec()], timing)
-            );
-        }
-        assert!(
-            Data::Frames(vec![""; MAX_FRAMES + 1], Timing::Rate(1.0))
-                .decode()
-                .is_err()
-        );
-        for (part, field, word) in [
-            (json!({"type": "video", "frames": []}), "frames", "frames"),
-            (json!({"type": "video", "frames": [3]}), "frames", "base64"),
-            (json!({"type": "video", "frames": frames, "fps": 0}), "fps", "a second"),
-            (
-                json!({"type": "video", "frames": frames, "times": [0]}),
-                "times",
-                "each frame",
-            ),
-            (
-                json!({"type": "video", "frames": frames, "times": [1, 0]}),
-                "times",
-                "in order",
-            ),
-            (
-                json!({"type": "video", "frames": frames, "times": [0, 2], "seconds": 1}),
-                "seconds",
-                "length",
-            ),
-            (json!({"type": "video", "data": "QUI="}), "data", "in one file"),
-            (json!({"type": "video_url"}), "video_url", "data URL"),
-            (
-                json!({"type": "video_url", "video_url": {"url": "http://a/b.mp4"}}),
-                "video_url.url",
-                "fetched",
-            ),
-            (
-                json!({"type": "video_url", "video_url": "data:video/mp4;base64,QUI="}),
-                "video_url",
-                "in one file",
-            ),
-            (
-                json!({"type": "video_url", "video_url": {"url": url, "fps": "a"}}),
-                "video_url.fps",
-                "a second",
             ),
         ] {
             let (found, what) = media_of_part(part.as_object().unwrap()).unwrap_err();
