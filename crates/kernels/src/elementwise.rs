@@ -294,6 +294,12 @@ impl Exec<'_> {
         });
     }
 
+    /// `x = min(max(x, bounds[0]), bounds[1])`, with the bits of [`Exec::binary`].
+    pub fn keep_within(&self, bounds: [f32; 2], x: &mut [f32]) {
+        let kernels = self.kernels;
+        self.pieces(x, 16, 1, &|_, x| keep_piece_within(kernels, bounds, x));
+    }
+
     /// [`Exec::gated`] followed by [`Exec::quantize_rows`] in one pass, with the same bits.
     ///
     /// # Panics
@@ -389,6 +395,38 @@ pub(crate) fn unary_piece(kernels: &Kernels, op: UnaryOp, x: &mut [f32]) {
         UnaryOp::Softplus => unary_as::<Softplus>(kernels, x),
         UnaryOp::GeluErf => unary_as::<GeluErf>(kernels, x),
         UnaryOp::GeluTanh => unary_as::<GeluTanh>(kernels, x),
+    }
+}
+
+/// Keeps a piece of a thread within bounds.
+pub(crate) fn keep_piece_within(kernels: &Kernels, bounds: [f32; 2], x: &mut [f32]) {
+    kernels.run(KeepWithin { x, bounds });
+}
+
+struct KeepWithin<'a> {
+    x: &'a mut [f32],
+    bounds: [f32; 2],
+}
+
+impl Op for KeepWithin<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        keep_within(s, self.bounds, self.x);
+    }
+}
+
+/// See [`Exec::keep_within`].
+#[inline(always)]
+pub(crate) fn keep_within<S: Simd>(s: S, [least, most]: [f32; 2], x: &mut [f32]) {
+    let (least, most) = (s.splat(least), s.splat(most));
+    let (lines, rest) = x.as_chunks_mut::<16>();
+    for line in lines {
+        s.store(s.min(s.max(s.load(line), least), most), line);
+    }
+    if !rest.is_empty() {
+        s.store_partial(s.min(s.max(s.load_partial(rest), least), most), rest);
     }
 }
 

@@ -173,6 +173,25 @@ impl<'a, T> SharedMut<'a, T> {
         // SAFETY: in bounds by the assertion; exclusive by this function's contract; valid for the slice's lifetime.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.end - range.start) }
     }
+
+    /// The elements of `range`, shared: pieces of the result and of this one count alike.
+    pub(crate) fn sub(&self, range: Range<usize>) -> SharedMut<'a, T> {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "part {range:?} of a slice of {}",
+            self.len
+        );
+        SharedMut {
+            // SAFETY: in bounds by the assertion.
+            start: unsafe { self.start.add(range.start) },
+            len: range.len(),
+            _slice: std::marker::PhantomData,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub use chain::Link;
 pub use elementwise::{Activation, BinaryOp, UnaryOp};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{Exec, Kernels};
-pub use experts::Expert;
+pub use experts::{Expert, ExpertSizes, Experts};
 pub use gated_delta::{DeltaRows, GatedDelta};
 pub use kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
 pub use matmul::{Activations, Epilogue, QuantizedRows, RotatedRows};

@@ -4,7 +4,7 @@
 mod support;
 
 use cactus_kernels::{
-    Activation, BinaryOp, DeltaRows, Epilogue, Exec, Expert, GatedDelta, NextNorm, Norm, QuantizedRows, UnaryOp,
+    BinaryOp, DeltaRows, Epilogue, Exec, GatedDelta, NextNorm, Norm, QuantizedRows, RotatedRows, UnaryOp,
 };
 use cactus_quant::{Packing, pack};
 use support::{Random, assert_close, assert_same_bits, products, same_everywhere};
@@ -174,7 +174,7 @@ fn gated_delta_matches_definition_and_chunks_agree() {
 }
 
 #[test]
-fn linear_with_activation_has_bits_of_unary_after_it() {
+fn linear_with_bounds_and_activation_has_bits_of_what_follows_it() {
     let packings = [
         Packing::RowMajor,
         Packing::F32N16,
@@ -191,10 +191,11 @@ fn linear_with_activation_has_bits_of_unary_after_it() {
             let (x, weight) = (random.floats(rows * k, 1.0), random.floats(n * k, 1.0));
             let bias = random.floats(n, 1.0);
             let packed = pack(packing, n, k, &weight).unwrap();
-            let run = |exec: &Exec<'_>, activation: Option<UnaryOp>| {
+            let run = |exec: &Exec<'_>, bounds: Option<[f32; 2]>, activation: Option<UnaryOp>| {
                 let mut out = vec![f32::NAN; rows * n];
                 let epilogue = Epilogue {
                     bias: Some(&bias),
+                    bounds,
                     activation,
                     ..Epilogue::default()
                 };
@@ -202,72 +203,54 @@ fn linear_with_activation_has_bits_of_unary_after_it() {
                 out
             };
             let what = format!("{packing} {n} {rows}");
-            let apart = same_everywhere(&what, |exec| {
-                let mut out = run(exec, None);
-                exec.unary_in_place(UnaryOp::GeluErf, &mut out);
-                out
-            });
-            let fused = same_everywhere(&what, |exec| run(exec, Some(UnaryOp::GeluErf)));
-            assert_same_bits(&what, &fused, &apart);
+            let activation = Some(UnaryOp::GeluErf);
+            for bounds in [None, Some([-0.5, 0.75])] {
+                let apart = same_everywhere(&what, |exec| {
+                    let mut out = run(exec, None, None);
+                    for (op, bound) in [BinaryOp::Max, BinaryOp::Min]
+                        .into_iter()
+                        .zip(bounds.into_iter().flatten())
+                    {
+                        let made = out.clone();
+                        exec.binary(op, &made, &[bound], &mut out);
+                    }
+                    exec.unary_in_place(UnaryOp::GeluErf, &mut out);
+                    out
+                });
+                let fused = same_everywhere(&what, |exec| run(exec, bounds, activation));
+                assert_same_bits(&what, &fused, &apart);
+            }
         }
     }
 }
 
-/// Each expert with all of its rows, against each row with each of its experts.
 #[test]
-fn experts_equal_their_products_one_after_the_other() {
-    let (rows, n, m, chosen) = (5, 64, 48, 3);
-    let mut random = Random::new(11);
-    let x = random.floats(rows * n, 2.0);
-    for (packing, count, biased) in [
-        (Packing::Int8G32, 4, true),
-        (Packing::Cq4G128, 6, false),
-        (Packing::F16N16, 3, false),
-    ] {
-        let weights: Vec<_> = (0..count)
-            .map(|_| {
-                let gate_up = pack(packing, 2 * m, n, &random.floats(2 * m * n, 0.5)).unwrap();
-                let down = pack(packing, n, m, &random.floats(n * m, 0.5)).unwrap();
-                (gate_up, down, random.floats(2 * m, 1.0), random.floats(n, 1.0))
-            })
-            .collect();
-        let expert_of = |place: usize| (place / chosen + 2 * (place % chosen)) % count;
-        let places: Vec<Vec<usize>> = (0..count)
-            .map(|e| (0..rows * chosen).filter(|&p| expert_of(p) == e).collect())
-            .collect();
-        let found = same_everywhere("experts", |exec| {
-            let experts: Vec<Expert<'_>> = weights
-                .iter()
-                .zip(&places)
-                .filter(|(_, places)| !places.is_empty())
-                .map(|((gate_up, down, a, b), places)| Expert {
-                    gate_up: gate_up.view(),
-                    down: down.view(),
-                    biases: biased.then_some([&a[..], &b[..]]),
-                    places,
-                })
-                .collect();
-            let mut scratch = vec![f32::NAN; Exec::experts_scratch(rows * chosen, n, m)];
-            let mut out = vec![f32::NAN; rows * chosen * n];
-            exec.experts(Activation::Silu, &x, chosen, &experts, &mut scratch, &mut out);
-            out
+fn rows_are_bounded_as_they_are_quantized() {
+    for (rows, k) in [(1, 20), (3, 512), (9, 1100)] {
+        let x = Random::new(k as u64).floats(rows * k, 3.0);
+        let bounds = [-1.0, 0.5];
+        let floats = |bytes: &[u8]| bytes.iter().map(|&b| f32::from(b)).collect::<Vec<_>>();
+        let found = same_everywhere("bounded and quantized", |exec| {
+            let mut memory = vec![0u32; QuantizedRows::bytes(rows, k).unwrap() / 4];
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
+            exec.quantize_rows_within(&x, rows, k, Some(bounds), &mut QuantizedRows::new(bytes, rows, k));
+            let mut rotated = vec![0u32; RotatedRows::bytes(rows, k).unwrap() / 4];
+            let more: &mut [u8] = bytemuck::cast_slice_mut(&mut rotated);
+            exec.rotate_rows_within(&x, rows, k, Some(bounds), &mut RotatedRows::new(more, rows, k));
+            [floats(bytes), floats(more)].concat()
         });
-        let expected = same_everywhere("products of experts", |exec| {
-            let mut out = vec![f32::NAN; rows * chosen * n];
-            for (place, out) in out.chunks_exact_mut(n).enumerate() {
-                let (gate_up, down, a, b) = &weights[expert_of(place)];
-                let epilogue = |bias| Epilogue {
-                    bias: biased.then_some(bias),
-                    ..Epilogue::default()
-                };
-                let (mut stage, mut hidden) = (vec![0.0; 2 * m], vec![0.0; m]);
-                let row = &x[place / chosen * n..][..n];
-                products::linear(*exec, &gate_up.view(), row, 1, epilogue(&a[..]), &mut stage);
-                exec.gated(Activation::Silu, &stage, m, 1, &mut hidden);
-                products::linear(*exec, &down.view(), &hidden, 1, epilogue(&b[..]), out);
-            }
-            out
+        let expected = same_everywhere("bounded, then quantized", |exec| {
+            let mut x = x.clone();
+            exec.keep_within(bounds, &mut x);
+            assert!(x.iter().all(|x| (-1.0..=0.5).contains(x)));
+            let mut memory = vec![0u32; QuantizedRows::bytes(rows, k).unwrap() / 4];
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
+            exec.quantize_rows(&x, rows, k, &mut QuantizedRows::new(bytes, rows, k));
+            let mut rotated = vec![0u32; RotatedRows::bytes(rows, k).unwrap() / 4];
+            let more: &mut [u8] = bytemuck::cast_slice_mut(&mut rotated);
+            exec.rotate_rows(&x, rows, k, &mut RotatedRows::new(more, rows, k));
+            [floats(bytes), floats(more)].concat()
         });
-        assert_same_bits(&format!("experts in {packing}"), &found, &expected);
+        assert_same_bits("bounded rows", &found, &expected);
     }
 }

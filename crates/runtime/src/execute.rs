@@ -1,5 +1,6 @@
 //! Execution of the steps of a program for the rows of one call.
 
+mod experts;
 mod given;
 mod rows;
 
@@ -543,6 +544,7 @@ impl Call<'_> {
                 }
             }
             Kind::GatedDelta { .. } => self.gated_delta(kind)?,
+            Kind::Experts(step) => self.experts(step, rows)?,
             Kind::Island {
                 island,
                 inputs,

@@ -17,6 +17,7 @@ mod batch;
 mod error;
 mod execute;
 mod execution;
+mod experts;
 mod function;
 mod grids;
 mod kernel_names;

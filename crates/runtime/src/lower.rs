@@ -12,19 +12,21 @@
 //!   asked for, a few at once; the linear that makes the logits and what is done to each of them are one step (`head`).
 
 mod elementwise;
+mod experts;
 mod given;
 mod head;
 mod island;
 mod media;
 mod norms;
+mod products;
 
 use crate::function::Island;
 use crate::memory::{Request, plan};
 use crate::step::{Buffer, Fixed, Input, Kind, Lowered, MediaInputs, Rows, Step, TAIL_ROWS, View};
 use crate::{Error, Result, kernel_names};
 use cactus_bundle::Bundle;
-use cactus_ir::{BinaryFn, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
-use cactus_kernels::{Kernels, KvDType, QuantizedRows, RotatedRows};
+use cactus_ir::{Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId};
+use cactus_kernels::{Kernels, KvDType, QuantizedRows};
 use cactus_quant::Packing;
 use given::Split;
 pub(crate) use given::{Crossed, Given};
@@ -65,7 +67,7 @@ struct Lowerer<'a> {
     /// Position of the last node that changes a state; the tail is behind it.
     last_state: Option<usize>,
     head: Option<Head>,
-    /// Additions that a linear has already made.
+    /// Additions that another step has already made, and reshapes before them.
     merged: HashMap<NodeId, View>,
     /// Values in the order in which they got their places.
     placed: Vec<ValueId>,
@@ -252,6 +254,7 @@ impl Lowerer<'_> {
             Kind::Linear { x, out, .. } => touched.extend([rows(x), *out]),
             Kind::Head { x, .. } => touched.push(rows(x)),
             Kind::Logits { x } => touched.push(x.buffer),
+            Kind::Experts(e) => touched.extend([rows(&e.x), e.scores.buffer, e.scratch, e.out]),
             Kind::Island { inputs, outputs, .. } => {
                 touched.extend(outputs.iter().map(|(b, _)| *b));
                 touched.extend(inputs.iter().filter_map(|i| match i {
@@ -345,14 +348,19 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Width of a row of `[batch, seq, …]`.
+    /// Width of a row of `[batch, seq, …]` or `[seq, width]`.
     fn width(&self, node: &Node, ty: &TensorType) -> Result<usize> {
         let one_sequence = |d: &Dim| *d == Dim::symbol(cactus_ir::BATCH) || d.is(1);
-        let rowwise = ty.shape.len() >= 3 && one_sequence(&ty.shape[0]) && ty.shape[1] == Dim::symbol(cactus_ir::SEQ);
+        let seq = Dim::symbol(cactus_ir::SEQ);
+        let (rowwise, first) = match &ty.shape[..] {
+            [rows, _] => (*rows == seq, 1),
+            [batch, rows, _, ..] => (one_sequence(batch) && *rows == seq, 2),
+            _ => (false, 0),
+        };
         let width = ty
             .shape
             .iter()
-            .skip(2)
+            .skip(first)
             .try_fold(1usize, |n, d| d.as_known().and_then(|d| n.checked_mul(d)));
         match width {
             Some(w) if rowwise => Ok(w),
@@ -392,23 +400,6 @@ impl Lowerer<'_> {
         }
     }
 
-    fn linear_operand(&mut self, node: &Node, x: ValueId, weight: ValueId) -> Result<Rows> {
-        if self.packing(weight).is_some_and(|p| p.codebook_bits().is_some()) {
-            return self.rotated_operand(node, x);
-        }
-        if !self.reads_quantized(weight) {
-            return Ok(Rows::F32(self.whole(node, x)?));
-        }
-        if let Some(&b) = self.quantized.get(&x) {
-            return Ok(Rows::Quantized(b));
-        }
-        let view = self.whole(node, x)?;
-        let out = self.quantized_buffer(node, view.width)?;
-        self.push(node, Kind::Quantize { x: view, out });
-        self.quantized.insert(x, out);
-        Ok(Rows::Quantized(out))
-    }
-
     /// Whether INT8 linears alone read `v`, before positions mix again: then whoever makes it quantizes it, and its `f32`
     /// rows exist nowhere.
     fn only_quantized(&self, v: ValueId) -> bool {
@@ -430,21 +421,6 @@ impl Lowerer<'_> {
         let buffer = self.quantized_buffer(node, width)?;
         self.quantized.insert(v, buffer);
         Ok(buffer)
-    }
-
-    /// The rotated rows of `x`, made where they are first read.
-    fn rotated_operand(&mut self, node: &Node, x: ValueId) -> Result<Rows> {
-        if let Some(&b) = self.rotated.get(&x) {
-            return Ok(Rows::Rotated(b));
-        }
-        let view = self.whole(node, x)?;
-        let Some(bytes) = RotatedRows::bytes(self.rows_here(), view.width) else {
-            return self.fail(node, "the activation is larger than the address space");
-        };
-        let out = self.buffer(bytes);
-        self.push(node, Kind::Rotate { x: view, out });
-        self.rotated.insert(x, out);
-        Ok(Rows::Rotated(out))
     }
 
     /// A new whole buffer for the result `v`.
@@ -533,6 +509,7 @@ impl Lowerer<'_> {
             }
             Op::Linear => self.linear(node),
             Op::Reshape { .. } | Op::Slice { .. } if self.places.contains_key(&out) => Ok(()),
+            Op::Reshape { .. } if self.merged.remove(&id).is_some() => Ok(()),
             Op::RmsNorm { eps } => self.rms_norm(node, *eps),
             Op::LayerNorm { eps } => {
                 let view = self.whole(node, node.inputs[0])?;
@@ -673,6 +650,7 @@ impl Lowerer<'_> {
                 Ok(())
             }
             Op::Binary { f } => self.binary(id, node, *f),
+            Op::RoutedExperts { activation, route } => self.routed_experts(node, *activation, route),
             Op::Where => self.media(node),
             _ => self.fail(node, "there is no kernel for this operation in a model with states"),
         }
@@ -702,85 +680,5 @@ impl Lowerer<'_> {
                 format!("expected a slice within rows, found one of axis {axis} of {ty}"),
             ),
         }
-    }
-
-    fn linear(&mut self, node: &Node) -> Result<()> {
-        let (x, w, out) = (node.inputs[0], node.inputs[1], node.outputs[0]);
-        let operand = self.graph.ty(x);
-        if self.width(node, operand).is_ok_and(|w| operand.last_known() != Some(w)) {
-            return self.fail(node, "expected a product of whole rows");
-        }
-        let operand = self.linear_operand(node, x, w)?;
-        let weight = self.weight(node, w)?;
-        let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
-        if self.head.as_ref().is_some_and(|h| h.of == out) {
-            let then = self.links(node)?;
-            let kind = Kind::Head {
-                x: operand,
-                weight,
-                bias,
-                then,
-            };
-            self.push(node, kind);
-            return Ok(());
-        }
-        let width = self.width(node, self.graph.ty(out))?;
-        if let Some((add, residual)) = self.residual(out) {
-            self.merged.insert(add, residual);
-            let kind = Kind::Linear {
-                x: operand,
-                weight,
-                bias,
-                out: residual.buffer,
-                accumulate: true,
-            };
-            self.push(node, kind);
-            return Ok(());
-        }
-        let buffer = self.fresh(node, out, width)?;
-        let kind = Kind::Linear {
-            x: operand,
-            weight,
-            bias,
-            out: buffer,
-            accumulate: false,
-        };
-        self.push(node, kind);
-        Ok(())
-    }
-
-    /// The addition that is the only user of a linear's result, and the other operand's rows, where the linear may add
-    /// into them: they are whole, exist already, and nobody reads them after the linear but that addition.
-    fn residual(&self, out: ValueId) -> Option<(NodeId, View)> {
-        if !self.single_use(out) {
-            return None;
-        }
-        let add = self.uses[out.index()][0];
-        let node = self.graph.node(add);
-        if node.op != (Op::Binary { f: BinaryFn::Add }) || node.inputs[0] == node.inputs[1] {
-            return None;
-        }
-        let other = if node.inputs[0] == out {
-            node.inputs[1]
-        } else {
-            node.inputs[0]
-        };
-        if self.graph.ty(other) != self.graph.ty(out) {
-            return None;
-        }
-        self.addable(add, other).map(|view| (add, view))
-    }
-
-    /// The rows of `v`, where node `add` may add into them: they are whole, exist already, and nobody reads them later but
-    /// that node.
-    fn addable(&self, add: NodeId, v: ValueId) -> Option<View> {
-        let Some(Place::Rows(view)) = self.places.get(&v).copied() else {
-            return None;
-        };
-        let done = self.uses[v.index()]
-            .iter()
-            .all(|n| *n == add || (self.position[n] < self.now && !self.later.contains(n)));
-        let is_output = self.graph.outputs().iter().any(|(_, o)| *o == v);
-        (done && !is_output && view.is_whole() && self.exclusive(v, view)).then_some(view)
     }
 }

@@ -3,7 +3,7 @@
 use crate::function::Island;
 use crate::lower::{Crossed, Given};
 use crate::{PEAK_LOGITS, Program};
-use cactus_ir::AttentionAttrs;
+use cactus_ir::{AttentionAttrs, Route};
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
 
 /// Index of a buffer.
@@ -88,6 +88,27 @@ pub(crate) enum Link {
     Scalar(BinaryOp, f32),
     /// With a vector as wide as a row, a weight.
     Vector(BinaryOp, usize),
+}
+
+/// Experts that a router chooses. Weights are indices into [`Lowered::weights`].
+#[derive(Clone, Debug)]
+pub(crate) struct RoutedExperts {
+    pub(crate) x: Rows,
+    /// `[rows, experts]`
+    pub(crate) scores: View,
+    pub(crate) activation: Activation,
+    pub(crate) route: Route,
+    pub(crate) bias: Option<Fixed>,
+    pub(crate) factor: Option<Fixed>,
+    /// Of all experts one above the other, `[experts * 2m, n]` and `[experts * n, m]`.
+    pub(crate) weights: [usize; 2],
+    pub(crate) biases: Option<[Fixed; 2]>,
+    pub(crate) experts: usize,
+    pub(crate) n: usize,
+    pub(crate) m: usize,
+    pub(crate) scratch: Buffer,
+    pub(crate) out: Buffer,
+    pub(crate) accumulate: bool,
 }
 
 /// A kernel call. Weights are indices into [`Lowered::weights`].
@@ -265,6 +286,7 @@ pub(crate) enum Kind {
         b: usize,
         out: Buffer,
     },
+    Experts(Box<RoutedExperts>),
     /// Operations without a step of their own; results are buffers of rows of a width.
     Island {
         island: usize,
@@ -303,6 +325,7 @@ impl Kind {
             Kind::Binary { .. } => "binary",
             Kind::BinaryScalar { .. } => "binary_scalar",
             Kind::BinaryVector { .. } => "binary_vector",
+            Kind::Experts(_) => "experts",
             Kind::Island { .. } => "island",
             Kind::GatedDelta { .. } => "gated_delta",
         }

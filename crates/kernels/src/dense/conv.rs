@@ -189,9 +189,9 @@ impl Exec<'_> {
         }
         // The bias is there already.
         let epilogue = Epilogue {
-            bias: None,
             accumulate: true,
             activation,
+            ..Epilogue::default()
         };
         let k = channels * taps;
         let stripe = stripe_windows(k);

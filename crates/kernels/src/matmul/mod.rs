@@ -19,7 +19,7 @@
 //! - Codebooks: the same over the groups of [`RotatedRows`], `d` being the product with the codebook's integers.
 //! - Floats: input `i` belongs to the chain `p[i % 4]`, in order, `p = fma(w, x, p)` from zero; the result is
 //!   `(p0 + p1) + (p2 + p3)`. `f16` weights become `f32` exactly.
-//! - Then `acc + bias` if there is a bias, then `out + acc` if the epilogue accumulates, then the activation if there is one.
+//! - Then `acc + bias` if there is a bias, then `out + acc` if the epilogue accumulates, then bounds and the activation if there are such.
 //!
 //! # Splitting
 //!
@@ -45,7 +45,7 @@ pub use rows::QuantizedRows;
 #[allow(unused_imports)]
 pub(crate) use rows::{Cell, RowWriter, quantize_group};
 
-use crate::elementwise::{UnaryOp, unary_piece};
+use crate::elementwise::{UnaryOp, keep_piece_within, unary_piece};
 use crate::exec::{Exec, Kernels, SharedMut, check_strided, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use cactus_simd::Simd;
@@ -70,6 +70,17 @@ pub enum Activations<'a> {
     Rotated(RotatedRows<'a>),
 }
 
+impl Activations<'_> {
+    /// Number of rows of `k` inputs.
+    pub(crate) fn rows(&self, k: usize) -> usize {
+        match self {
+            Activations::F32(x) => x.len() / k.max(1),
+            Activations::Q8(x) => x.rows(),
+            Activations::Rotated(x) => x.rows(),
+        }
+    }
+}
+
 /// What [`Exec::linear`] does with a product.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Epilogue<'a> {
@@ -77,7 +88,9 @@ pub struct Epilogue<'a> {
     pub bias: Option<&'a [f32]>,
     /// Whether to add to `out` (a residual connection) rather than overwrite it.
     pub accumulate: bool,
-    /// What the results become, while they are in the cache.
+    /// What the results are kept within, while they are in the cache; see [`Exec::keep_within`].
+    pub bounds: Option<[f32; 2]>,
+    /// What the results become then.
     pub activation: Option<UnaryOp>,
 }
 
@@ -145,6 +158,35 @@ impl Exec<'_> {
         (out, stride): (&mut [f32], usize),
         peaks: Option<&mut [f32]>,
     ) {
+        let peaks = peaks.map(SharedMut::new);
+        self.linear_shared(w, &x, rows, epilogue, (SharedMut::new(out), stride), peaks);
+    }
+
+    /// As [`Exec::linear`] for the columns from `first` on of rows of `out` that are `stride` apart.
+    ///
+    /// # Safety
+    /// Nobody else may read or write those columns at the same time.
+    pub(crate) unsafe fn linear_columns(
+        &self,
+        w: &PackedView<'_>,
+        x: &Activations<'_>,
+        rows: usize,
+        epilogue: Epilogue<'_>,
+        (out, first, stride): (&SharedMut<'_, f32>, usize, usize),
+    ) {
+        let out = out.sub(first..out.len());
+        self.linear_shared(w, x, rows, epilogue, (out, stride), None);
+    }
+
+    fn linear_shared(
+        &self,
+        w: &PackedView<'_>,
+        x: &Activations<'_>,
+        rows: usize,
+        epilogue: Epilogue<'_>,
+        (out, stride): (SharedMut<'_, f32>, usize),
+        peaks: Option<SharedMut<'_, f32>>,
+    ) {
         let (n, k) = (w.n(), w.k());
         check_strided("linear", out.len(), rows, stride, n);
         assert!(
@@ -156,8 +198,8 @@ impl Exec<'_> {
         }
         let target = Target {
             kernels: self.kernels,
-            out: SharedMut::new(out),
-            peaks: peaks.map(SharedMut::new),
+            out,
+            peaks,
             stride,
             n,
             epilogue,
@@ -165,11 +207,11 @@ impl Exec<'_> {
         match (x, w.packing()) {
             (Activations::Q8(x), Packing::Int8G32) => {
                 assert!(x.rows() == rows && x.k() == k, "linear: shape of the quantized rows");
-                self.linear_int8(w, &x, &target);
+                self.linear_int8(w, x, &target);
             }
             (Activations::Rotated(x), packing) if packing.codebook_bits().is_some() => {
                 assert!(x.rows() == rows && x.k() == k, "linear: shape of the rotated rows");
-                self.linear_cq(w, packing.codebook_bits().unwrap_or_default(), &x, &target);
+                self.linear_cq(w, packing.codebook_bits().unwrap_or_default(), x, &target);
             }
             (Activations::F32(x), packing) if !packing.reads_integers() => {
                 assert_eq!(
@@ -227,20 +269,26 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Applies the activation to `rows` of `blocks`, all of whose sums are stored.
+    /// Applies bounds and the activation to `rows` of `blocks`, all of whose sums are stored.
     ///
     /// # Safety
     /// No other thread may store the same rows and blocks at the same time.
     #[inline]
     unsafe fn activate(&self, rows: Range<usize>, blocks: Range<usize>) {
-        let Some(activation) = self.epilogue.activation else {
+        let Epilogue { bounds, activation, .. } = self.epilogue;
+        if bounds.is_none() && activation.is_none() {
             return;
-        };
+        }
         let (first, end) = (blocks.start * BLOCK_ROWS, self.n.min(blocks.end * BLOCK_ROWS));
         for row in rows {
             // SAFETY: ours by this function's contract, as of `store`.
             let out = unsafe { self.out.piece(row * self.stride + first..row * self.stride + end) };
-            unary_piece(self.kernels, activation, out);
+            if let Some(bounds) = bounds {
+                keep_piece_within(self.kernels, bounds, out);
+            }
+            if let Some(activation) = activation {
+                unary_piece(self.kernels, activation, out);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Activations rotated and as 8-bit integers, for products with codebook weights.
 
 use super::TILE_ROWS;
+use crate::elementwise::keep_within;
 use crate::exec::{Exec, SharedMut, part_count, part_range};
 use bytemuck::{Pod, Zeroable};
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, CQ_UNIT, groups, rotation};
@@ -105,6 +106,17 @@ impl<'a> RotatedRows<'a> {
         let start = first * self.groups;
         (&self.cells[start..start + tile_rows * self.groups], tile_rows)
     }
+
+    /// Makes the rows of `to` those called `which`.
+    pub(crate) fn gather(&self, which: impl Iterator<Item = usize>, to: &mut RotatedRows<'_>) {
+        assert!(to.k == self.k, "gather: inputs of a row");
+        for (i, row) in which.take(to.rows).enumerate() {
+            for group in 0..self.groups {
+                to.cells[cell_index(to.rows, to.groups, i, group)] =
+                    self.cells[cell_index(self.rows, self.groups, row, group)];
+            }
+        }
+    }
 }
 
 /// Groups of a row of `k` inputs, `None` on overflow.
@@ -178,6 +190,7 @@ fn rotate_group<S: Simd, const V: usize>(s: S, x: &[f32; CQ_GROUP]) -> RotatedCe
 
 struct RotateRows<'a, 'b> {
     x: &'a [f32],
+    bounds: Option<[f32; 2]>,
     k: usize,
     rows: usize,
     groups: usize,
@@ -194,10 +207,14 @@ impl Op for RotateRows<'_, '_> {
             for (g, (start, d)) in groups(self.k).enumerate() {
                 let part = &row[start..self.k.min(start + d)];
                 let mut padded = [0.0; CQ_GROUP];
-                let group = match part.first_chunk::<CQ_GROUP>() {
-                    Some(whole) => whole,
-                    None => {
-                        padded[..part.len()].copy_from_slice(part);
+                let group = match (part.first_chunk::<CQ_GROUP>(), self.bounds) {
+                    (Some(whole), None) => whole,
+                    (_, bounds) => {
+                        let kept = &mut padded[..part.len()];
+                        kept.copy_from_slice(part);
+                        if let Some(bounds) = bounds {
+                            keep_within(s, bounds, kept);
+                        }
                         &padded
                     }
                 };
@@ -220,6 +237,21 @@ impl Exec<'_> {
     /// # Panics
     /// When a length does not match: a programming error.
     pub fn rotate_rows(&self, x: &[f32], rows: usize, k: usize, out: &mut RotatedRows<'_>) {
+        self.rotate_rows_within(x, rows, k, None, out);
+    }
+
+    /// As [`Exec::rotate_rows`] of `x` kept within `bounds`, as [`Exec::keep_within`] does it.
+    ///
+    /// # Panics
+    /// As [`Exec::rotate_rows`].
+    pub fn rotate_rows_within(
+        &self,
+        x: &[f32],
+        rows: usize,
+        k: usize,
+        bounds: Option<[f32; 2]>,
+        out: &mut RotatedRows<'_>,
+    ) {
         assert_eq!(Some(x.len()), rows.checked_mul(k), "rotate_rows: elements of the input");
         assert!(out.rows() == rows && out.k() == k, "rotate_rows: shape of the output");
         if k == 0 {
@@ -232,6 +264,7 @@ impl Exec<'_> {
             let part = part_range(rows, parts, part);
             self.kernels.run(RotateRows {
                 x: &x[part.start * k..part.end * k],
+                bounds,
                 k,
                 rows,
                 groups,

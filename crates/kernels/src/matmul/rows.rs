@@ -1,6 +1,7 @@
 //! Activations as 8-bit integers.
 
 use super::TILE_ROWS;
+use crate::elementwise::keep_within;
 use crate::exec::{Exec, SharedMut, part_count, part_range};
 use bytemuck::{Pod, Zeroable};
 use cactus_quant::GROUP;
@@ -116,6 +117,17 @@ impl<'a> QuantizedRows<'a> {
         (&self.cells[start..start + tile_rows * self.groups()], tile_rows)
     }
 
+    /// Makes the rows of `to` those called `which`.
+    pub(crate) fn gather(&self, which: impl Iterator<Item = usize>, to: &mut QuantizedRows<'_>) {
+        assert!(to.k == self.k, "gather: inputs of a row");
+        for (i, row) in which.take(to.rows).enumerate() {
+            for group in 0..self.groups() {
+                let at = to.cell_index(i, group);
+                to.cells[at] = self.cells[self.cell_index(row, group)];
+            }
+        }
+    }
+
     fn cell_index(&self, row: usize, group: usize) -> usize {
         let (first, tile_rows) = tile_of(self.rows, row);
         first * self.groups() + group * tile_rows + (row - first)
@@ -221,9 +233,13 @@ pub(crate) fn quantize_group<S: Simd>(s: S, x: &[f32; GROUP]) -> Cell {
     }
 }
 
+/// Inputs that are kept within bounds at a time; whole groups.
+const BOUNDED: usize = 16 * GROUP;
+
 struct QuantizeRow<'a, 'b> {
     x: &'a [f32],
     first_row: usize,
+    bounds: Option<[f32; 2]>,
     out: &'a RowWriter<'b>,
 }
 
@@ -233,8 +249,20 @@ impl Op for QuantizeRow<'_, '_> {
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
         for (i, x) in self.x.chunks_exact(self.out.k).enumerate() {
-            // SAFETY: `quantize_rows` hands disjoint runs of rows to its parts.
-            unsafe { self.out.write(s, self.first_row + i, x) };
+            let row = self.first_row + i;
+            let Some(bounds) = self.bounds else {
+                // SAFETY: `quantize_rows` hands disjoint runs of rows to its parts.
+                unsafe { self.out.write(s, row, x) };
+                continue;
+            };
+            let mut kept = [0.0; BOUNDED];
+            for (piece, x) in x.chunks(BOUNDED).enumerate() {
+                let kept = &mut kept[..x.len()];
+                kept.copy_from_slice(x);
+                keep_within(s, bounds, kept);
+                // SAFETY: as above.
+                unsafe { self.out.write_groups(s, row, piece * (BOUNDED / GROUP), kept) };
+            }
         }
     }
 }
@@ -245,6 +273,21 @@ impl Exec<'_> {
     /// # Panics
     /// When a length does not match: a programming error.
     pub fn quantize_rows(&self, x: &[f32], rows: usize, k: usize, out: &mut QuantizedRows<'_>) {
+        self.quantize_rows_within(x, rows, k, None, out);
+    }
+
+    /// As [`Exec::quantize_rows`] of `x` kept within `bounds`, as [`Exec::keep_within`] does it.
+    ///
+    /// # Panics
+    /// As [`Exec::quantize_rows`].
+    pub fn quantize_rows_within(
+        &self,
+        x: &[f32],
+        rows: usize,
+        k: usize,
+        bounds: Option<[f32; 2]>,
+        out: &mut QuantizedRows<'_>,
+    ) {
         assert_eq!(
             Some(x.len()),
             rows.checked_mul(k),
@@ -262,6 +305,7 @@ impl Exec<'_> {
             self.kernels.run(QuantizeRow {
                 x,
                 first_row: rows.start,
+                bounds,
                 out: &out,
             });
         });

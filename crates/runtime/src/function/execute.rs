@@ -127,8 +127,13 @@ impl Run<'_> {
         let (Some(weight), Some(&k)) = (self.constants.stored_name(*weight), self.shape(*x).last()) else {
             return Ok(ControlFlow::Continue(()));
         };
-        let input = self.operands().f32(*x)?;
-        let exec = self.exec;
+        let (input, exec) = (self.operands().f32(*x)?, self.exec);
+        let mut kept = Vec::new();
+        if let Some(bounds) = self.bounds(self.plan.folds.before.get(&node.outputs[0]))? {
+            kept.extend_from_slice(input);
+            exec.keep_within(bounds, &mut kept);
+        }
+        let input = if kept.is_empty() { input } else { &kept[..] };
         Ok(observer(Observed { weight, input, k, exec }))
     }
 
@@ -165,10 +170,7 @@ impl Run<'_> {
             return Ok(());
         };
         let aliased = node.inputs.first().and_then(|x| self.plan.places.get(x));
-        let is_done = node
-            .inputs
-            .first()
-            .is_some_and(|x| self.plan.activations.contains_key(x));
+        let is_done = self.plan.folds.done.contains(&v);
         let is_view = (is_done || matches!(node.op, Op::Reshape { .. } | Op::Slice { .. }))
             && matches!(aliased, Some(Place::Slot { slot: s, .. }) if *s == slot);
         if is_view {

@@ -7,6 +7,7 @@
 
 mod constants;
 mod execute;
+mod folds;
 mod island;
 mod memory;
 mod plan;

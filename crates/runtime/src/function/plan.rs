@@ -1,10 +1,10 @@
 //! Shapes of every value for one set of sizes, and the memory that values share.
 
 use super::constants::Constants;
+use super::folds::Folds;
 use super::{held_bytes, held_type};
 use crate::{Error, Result, kernel_names};
 use cactus_ir::{Bindings, Dim, Graph, Op, ValueId};
-use cactus_kernels::UnaryOp;
 use cactus_tensor::DType;
 use std::collections::HashMap;
 
@@ -30,8 +30,7 @@ pub(super) struct Plan {
     pub(super) places: HashMap<ValueId, Place>,
     /// Bytes of each slot.
     pub(super) slots: Vec<usize>,
-    /// What products and convolutions make of their results, by these: the node that does so has nothing left to do.
-    pub(super) activations: HashMap<ValueId, UnaryOp>,
+    pub(super) folds: Folds,
 }
 
 impl Plan {
@@ -69,7 +68,7 @@ impl Plan {
             shapes,
             places: HashMap::new(),
             slots: Vec::new(),
-            activations: activations(graph),
+            folds: Folds::of(graph, constants),
         };
         plan.assign(graph, constants, bindings, &sizes)?;
         Ok(plan)
@@ -169,7 +168,7 @@ impl Plan {
     fn view(&self, graph: &Graph, node: &cactus_ir::Node, bindings: &Bindings) -> Result<Option<usize>> {
         Ok(match &node.op {
             Op::Reshape { .. } => Some(0),
-            Op::Unary { .. } if self.activations.contains_key(&node.inputs[0]) => Some(0),
+            _ if self.folds.done.contains(&node.outputs[0]) => Some(0),
             // A cut of the outermost axis that is not of one element is a run.
             Op::Slice { axis, start, .. } => {
                 let shape = &self.shapes[node.inputs[0].index()];
@@ -191,26 +190,8 @@ impl Plan {
     }
 }
 
-/// The functions of one operand that are applied to a product or a convolution, and to nothing else.
-fn activations(graph: &Graph) -> HashMap<ValueId, UnaryOp> {
-    let mut readers: HashMap<ValueId, usize> = HashMap::new();
-    let outputs = graph.outputs().iter().map(|(_, v)| *v);
-    for v in graph.nodes().flat_map(|(_, n)| n.inputs.iter().copied()).chain(outputs) {
-        *readers.entry(v).or_default() += 1;
-    }
-    let of = |node: &cactus_ir::Node| {
-        let (Op::Unary { f }, Some(x)) = (&node.op, in_place(graph, node)) else {
-            return None;
-        };
-        let (_, product) = graph.producer(x)?;
-        let fits = matches!(product.op, Op::Linear | Op::Conv(_) | Op::Conv1d { .. });
-        (fits && readers.get(&x) == Some(&1)).then_some((x, kernel_names::unary(*f)?))
-    };
-    graph.nodes().filter_map(|(_, node)| of(node)).collect()
-}
-
 /// The operand whose place the result of a node can take: each element depends on that element of it alone.
-fn in_place(graph: &Graph, node: &cactus_ir::Node) -> Option<ValueId> {
+pub(super) fn in_place(graph: &Graph, node: &cactus_ir::Node) -> Option<ValueId> {
     let (Op::Unary { f }, &[x]) = (&node.op, &node.inputs[..]) else {
         return None;
     };

@@ -1,6 +1,7 @@
 //! The nodes that do arithmetic over many elements for each result: reductions, products, windows, recurrences, rotation.
 //! Everything elementwise, and what moves data, is the parent's.
 
+use super::super::folds::Bounds;
 use super::{Place, Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{AttentionAttrs, ConvAttrs, Node, Op, ReduceFn, ValueId};
@@ -83,12 +84,38 @@ impl Run<'_> {
             .copy_strided(done, 0, &[outer, n, inner], &[n * inner, 1, n], floats(out));
     }
 
+    /// The numbers of bounds.
+    pub(super) fn bounds(&self, bounds: Option<&Bounds>) -> Result<Option<[f32; 2]>> {
+        let Some(bounds) = bounds else { return Ok(None) };
+        let ops = self.operands();
+        let [least, most] = bounds.map(|v| ops.f32(v).map(|x| x[0]));
+        Ok(Some([least?, most?]))
+    }
+
+    /// What a product or a convolution does besides: the bounds of its operand, and what becomes of its results.
+    fn folds(&self, node: &Node) -> Result<(Option<[f32; 2]>, Epilogue<'static>)> {
+        let (folds, out) = (&self.plan.folds, &node.outputs[0]);
+        let after = folds.after.get(out).copied().unwrap_or_default();
+        let epilogue = Epilogue {
+            bounds: self.bounds(after.bounds.as_ref())?,
+            activation: after.activation,
+            ..Epilogue::default()
+        };
+        Ok((self.bounds(folds.before.get(out))?, epilogue))
+    }
+
     pub(super) fn linear(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
         let ops = self.operands();
         let x = ops.f32(node.inputs[0])?;
         let bias = node.inputs.get(2).map(|&b| ops.f32(b)).transpose()?;
-        let activation = self.plan.activations.get(&node.outputs[0]).copied();
-        let activate = |out: &mut [f32]| activation.into_iter().for_each(|f| self.exec.unary_in_place(f, out));
+        let (before, after) = self.folds(node)?;
+        let finish = |out: &mut [f32]| {
+            after.bounds.into_iter().for_each(|b| self.exec.keep_within(b, out));
+            after
+                .activation
+                .into_iter()
+                .for_each(|f| self.exec.unary_in_place(f, out));
+        };
         if ops.shape(node.inputs[1])[1] == 0 {
             // Sums of nothing, of as many rows as the result says.
             let out = floats(out);
@@ -98,14 +125,10 @@ impl Run<'_> {
                     .for_each(|row| row.copy_from_slice(bias)),
                 None => out.fill(0.0),
             }
-            activate(out);
+            finish(out);
             return Ok(());
         }
-        let epilogue = Epilogue {
-            bias,
-            accumulate: false,
-            activation,
-        };
+        let epilogue = Epilogue { bias, ..after };
         let Some(w) = self.constants.matrix(node.inputs[1])? else {
             let s = ops.shape(node.inputs[1]);
             let rows = x.len() / s[1].max(1);
@@ -116,17 +139,17 @@ impl Run<'_> {
                     row.iter_mut().zip(bias).for_each(|(o, b)| *o += b);
                 }
             }
-            activate(floats(out));
+            finish(floats(out));
             return Ok(());
         };
         let rows = x.len() / w.k().max(1);
         if w.packing() == Packing::Int8G32 {
             let mut q = QuantizedRows::new(bytemuck::cast_slice_mut(scratch), rows, w.k());
-            self.exec.quantize_rows(x, rows, w.k(), &mut q);
+            self.exec.quantize_rows_within(x, rows, w.k(), before, &mut q);
             self.exec.linear(&w, Activations::Q8(q), rows, epilogue, floats(out));
         } else if w.packing().codebook_bits().is_some() {
             let mut q = RotatedRows::new(bytemuck::cast_slice_mut(scratch), rows, w.k());
-            self.exec.rotate_rows(x, rows, w.k(), &mut q);
+            self.exec.rotate_rows_within(x, rows, w.k(), before, &mut q);
             self.exec
                 .linear(&w, Activations::Rotated(q), rows, epilogue, floats(out));
         } else {
@@ -185,8 +208,7 @@ impl Run<'_> {
         }
         let epilogue = Epilogue {
             bias,
-            accumulate: false,
-            activation: self.plan.activations.get(&node.outputs[0]).copied(),
+            ..self.folds(node)?.1
         };
         if let Some(filters) = self.filters(node, &w)? {
             self.exec

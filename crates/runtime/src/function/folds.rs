@@ -1,0 +1,153 @@
+//! What products do besides, so that no pass over their operands or results is left for it: bounds of either, and a function of one operand at last.
+
+use super::constants::Constants;
+use super::held_type;
+use super::plan::in_place;
+use crate::kernel_names;
+use cactus_ir::{BinaryFn, Graph, Node, NodeId, Op, ValueId};
+use cactus_kernels::UnaryOp;
+use cactus_quant::Packing;
+use cactus_tensor::DType;
+use std::collections::{HashMap, HashSet};
+
+/// Single numbers, constants of the graph: the least and the most.
+pub(super) type Bounds = [ValueId; 2];
+
+/// What becomes of results, in this order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct After {
+    pub(super) bounds: Option<Bounds>,
+    pub(super) activation: Option<UnaryOp>,
+}
+
+/// What products and convolutions do besides.
+#[derive(Debug, Default)]
+pub(super) struct Folds {
+    /// With their results, by these.
+    pub(super) after: HashMap<ValueId, After>,
+    /// What products keep their first operands within as they read them, by their results.
+    pub(super) before: HashMap<ValueId, Bounds>,
+    /// Results of nodes that have nothing left to do, and so lie where their first operands do.
+    pub(super) done: HashSet<ValueId>,
+}
+
+impl Folds {
+    pub(super) fn of(graph: &Graph, constants: &Constants) -> Folds {
+        let finder = Finder {
+            graph,
+            constants,
+            uses: graph.uses(),
+            outputs: graph.outputs().iter().map(|(_, v)| *v).collect(),
+        };
+        let mut folds = Folds::default();
+        for (_, node) in graph.nodes() {
+            finder.results(node, &mut folds);
+        }
+        for (_, node) in graph.nodes() {
+            finder.operand(node, &mut folds);
+        }
+        folds
+    }
+}
+
+struct Finder<'a> {
+    graph: &'a Graph,
+    constants: &'a Constants,
+    uses: Vec<Vec<NodeId>>,
+    outputs: HashSet<ValueId>,
+}
+
+impl Finder<'_> {
+    /// What reads `v`, where that is one node.
+    fn reader(&self, v: ValueId) -> Option<&Node> {
+        match self.uses[v.index()][..] {
+            [reader] if !self.outputs.contains(&v) => Some(self.graph.node(reader)),
+            _ => None,
+        }
+    }
+
+    /// The other operand of a node that takes the larger or the smaller of `x` and a number.
+    fn extreme(&self, node: &Node, f: BinaryFn, x: ValueId) -> Option<ValueId> {
+        let (Op::Binary { f: found }, &[first, number]) = (&node.op, &node.inputs[..]) else {
+            return None;
+        };
+        let (of, with, out) = (self.graph.ty(x), self.graph.ty(number), self.graph.ty(node.outputs[0]));
+        let is_one = with
+            .known_shape()
+            .is_some_and(|shape| shape.iter().product::<usize>() == 1);
+        let fits = *found == f
+            && first == x
+            && is_one
+            && of.shape == out.shape
+            && [of, with, out].iter().all(|ty| held_type(ty.dtype) == DType::F32)
+            && self.constants.plain(number).is_some();
+        fits.then_some(number)
+    }
+
+    fn results(&self, node: &Node, folds: &mut Folds) {
+        if !matches!(node.op, Op::Linear | Op::Conv(_) | Op::Conv1d { .. }) {
+            return;
+        }
+        let made = node.outputs[0];
+        let (mut at, mut after) = (made, After::default());
+        if matches!(node.op, Op::Linear)
+            && let Some(larger) = self.reader(at)
+            && let Some(least) = self.extreme(larger, BinaryFn::Max, at)
+            && let Some(smaller) = self.reader(larger.outputs[0])
+            && let Some(most) = self.extreme(smaller, BinaryFn::Min, larger.outputs[0])
+        {
+            after.bounds = Some([least, most]);
+            at = smaller.outputs[0];
+            folds.done.extend([larger.outputs[0], at]);
+        }
+        if let Some(reader) = self.reader(at)
+            && let Op::Unary { f } = &reader.op
+            && in_place(self.graph, reader) == Some(at)
+        {
+            after.activation = kernel_names::unary(*f);
+            folds.done.insert(reader.outputs[0]);
+        }
+        if after.bounds.is_some() || after.activation.is_some() {
+            folds.after.insert(made, after);
+        }
+    }
+
+    /// Bounds of what a product with integers reads, where all who read it are such products.
+    fn operand(&self, node: &Node, folds: &mut Folds) {
+        let Some(x) = self.integers(node).filter(|x| !folds.done.contains(x)) else {
+            return;
+        };
+        let bounds = || {
+            let (_, smaller) = self.graph.producer(x)?;
+            let &[between, most] = &smaller.inputs[..] else {
+                return None;
+            };
+            let (_, larger) = self.graph.producer(between)?;
+            let &[from, least] = &larger.inputs[..] else {
+                return None;
+            };
+            self.extreme(smaller, BinaryFn::Min, between)?;
+            self.extreme(larger, BinaryFn::Max, from)?;
+            self.reader(between)?;
+            let mut readers = self.uses[x.index()].iter();
+            let all = readers.all(|&reader| self.integers(self.graph.node(reader)) == Some(x));
+            (all && !self.outputs.contains(&x)).then_some((self.uses[x.index()].clone(), between, [least, most]))
+        };
+        if let Some((readers, between, bounds)) = bounds() {
+            for reader in readers {
+                folds.before.insert(self.graph.node(reader).outputs[0], bounds);
+            }
+            folds.done.extend([between, x]);
+        }
+    }
+
+    /// The first operand of a product that reads integers, which alone it makes of that operand.
+    fn integers(&self, node: &Node) -> Option<ValueId> {
+        let (Op::Linear, &[x, weight, ..]) = (&node.op, &node.inputs[..]) else {
+            return None;
+        };
+        let packing = self.constants.matrix(weight).ok().flatten()?.packing();
+        let reads = packing == Packing::Int8G32 || packing.codebook_bits().is_some();
+        (reads && x != weight && node.inputs.get(2) != Some(&x)).then_some(x)
+    }
+}
