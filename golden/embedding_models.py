@@ -27,6 +27,10 @@ from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTran
 from sentence_transformers.sentence_transformer import modules as models
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers import models as token_models
+from transformers.models.embedding_gemma2.processing_embedding_gemma2 import EmbeddingGemma2Processor
+from transformers.models.embedding_gemma2.video_processing_embedding_gemma2 import EmbeddingGemma2VideoProcessor
+from transformers.models.gemma4.feature_extraction_gemma4 import Gemma4AudioFeatureExtractor
+from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProcessor
 from transformers.models.lfm2 import modeling_lfm2
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, CLIPTextModelWithProjection, PreTrainedTokenizerFast
 
@@ -68,7 +72,7 @@ def word_piece(typed=True) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=t, model_max_length=64, model_input_names=inputs, **names)
 
 
-def unigram(single="<s> $A </s>", longest=64) -> PreTrainedTokenizerFast:
+def unigram(single="<s> $A </s>", longest=64, **more) -> PreTrainedTokenizerFast:
     """A tokenizer of XLM-RoBERTa's kind: pieces of a unigram model."""
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)] + list("HTWo0123456789,.!?+=")
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -4.0)]
@@ -85,7 +89,7 @@ def unigram(single="<s> $A </s>", longest=64) -> PreTrainedTokenizerFast:
         single=single, pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     names = dict(bos_token="<s>", pad_token="<pad>", eos_token="</s>", cls_token="<s>", sep_token="</s>", unk_token="<unk>")
-    return PreTrainedTokenizerFast(tokenizer_object=t, model_max_length=longest, mask_token="<mask>", **names)
+    return PreTrainedTokenizerFast(tokenizer_object=t, model_max_length=longest, mask_token="<mask>", **names, **more)
 
 
 BERT = dict(
@@ -148,6 +152,53 @@ GEMMA3 = dict(
     eos_token_id=2,
     pad_token_id=1,
     initializer_range=0.25,
+)
+# Kinds of layers with heads, windows and rope bases that no two have alike, and vectors of another width than the states.
+EMBEDDING_GEMMA2 = dict(
+    hidden_size=32,
+    intermediate_size=56,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    global_head_dim=24,
+    num_global_key_value_heads=1,
+    hidden_size_per_layer_input=20,
+    embedding_dim=40,
+    max_position_embeddings=64,
+    sliding_window=6,
+    sliding_window_pattern=2,
+    rope_parameters=dict(
+        sliding_attention=dict(rope_type="default", rope_theta=1000.0), full_attention=dict(rope_type="default", rope_theta=50000.0)
+    ),
+    bos_token_id=0,
+    eos_token_id=2,
+    pad_token_id=1,
+    initializer_range=0.25,
+)
+EMBEDDING_GEMMA2_SEES = dict(
+    model_type="gemma4_vision",
+    hidden_size=16,
+    intermediate_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=1,
+    num_key_value_heads=1,
+    head_dim=16,
+    patch_size=4,
+    pooling_kernel_size=2,
+    position_embedding_size=8,
+)
+EMBEDDING_GEMMA2_HEARS = dict(
+    model_type="gemma4_audio",
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=1,
+    subsampling_conv_channels=[4, 2],
+    conv_kernel_size=3,
+    output_proj_dims=16,
+)
+EMBEDDING_GEMMA2_TOKENS = dict(
+    boi_token="<|image>", image_token="<|image|>", eoi_token="<image|>", boa_token="<|audio>", audio_token="<|audio|>", eoa_token="<audio|>"
 )
 
 
@@ -213,6 +264,35 @@ def gemma_behind(width):
     return [models.Pooling(width, pooling_mode="mean"), wider, narrower, models.Normalize()]
 
 
+def embedding_gemma2(folder):
+    """EmbeddingGemma 2 with what sees and hears; the width of its states."""
+    tokenizer = unigram(extra_special_tokens=EMBEDDING_GEMMA2_TOKENS)
+    image = dict(patch_size=4, pooling_kernel_size=2)
+    EmbeddingGemma2Processor(
+        Gemma4AudioFeatureExtractor(), Gemma4ImageProcessor(**image), tokenizer, EmbeddingGemma2VideoProcessor(**image)
+    ).save_pretrained(folder)
+    of = {f"{name}_id": tokenizer.convert_tokens_to_ids(token) for name, token in EMBEDDING_GEMMA2_TOKENS.items()}
+    # As transformers calls it.
+    of["eoa_token_index"] = of.pop("eoa_token_id")
+    text = EMBEDDING_GEMMA2 | dict(vocab_size=len(tokenizer))
+    config = AutoConfig.for_model(
+        "embedding_gemma2",
+        text_config=text,
+        vision_config=EMBEDDING_GEMMA2_SEES,
+        audio_config=EMBEDDING_GEMMA2_HEARS,
+        video_token_id=len(tokenizer) - 1,
+        **of,
+    )
+    model = AutoModel.from_config(config).eval()
+    with torch.no_grad():
+        for name, x in [*model.language_model.named_parameters(), *model.language_model.named_buffers()]:
+            # New ones are ones.
+            if "norm" in name or name.endswith("layer_scalar"):
+                x.copy_(0.6 + 0.8 * torch.rand(x.shape))
+    model.save_pretrained(folder)
+    return EMBEDDING_GEMMA2["embedding_dim"]
+
+
 def normalized(width):
     return [models.Pooling(width, pooling_mode="mean"), models.Normalize()]
 
@@ -252,6 +332,13 @@ CASES = {
     ),
     # As EmbeddingGemma: attention in both directions, within windows on some layers, and dense layers behind.
     "gemma3_text": dict(config=GEMMA3, tokenizer=unigram, behind=gemma_behind, limit=64, prompts={"query": "task: a | query: "}),
+    # As EmbeddingGemma 2, which also sees and hears: windows that are a radius, inputs for each layer, other heads where everything is seen.
+    "embedding_gemma2": dict(
+        base=embedding_gemma2,
+        behind=normalized,
+        limit=64,
+        prompts={"query": "task: a | query: ", "document": "title: none | text: "},
+    ),
     # As gte-modernbert: windows on two layers of three, whose ends are seen.
     "modernbert": dict(
         config=MODERNBERT,
@@ -346,16 +433,20 @@ CASES = {
 }
 
 
-def embedder(case, folder):
+def alone(case, folder):
+    """A transformer with its tokenizer; the width of its states."""
     tokenizer = case["tokenizer"]()
     config = AutoConfig.for_model(**case["config"], vocab_size=len(tokenizer))
+    AutoModel.from_config(config).eval().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return config.hidden_size
+
+
+def embedder(case, folder):
     base = folder / "base"
-    AutoModel.from_config(config).eval().save_pretrained(base)
-    tokenizer.save_pretrained(base)
+    width = case.get("base", lambda at: alone(case, at))(base)
     first = models.Transformer(str(base), max_seq_length=case["limit"])
-    whole = SentenceTransformer(
-        modules=[first, *case["behind"](config.hidden_size)], device="cpu", prompts=case["prompts"] or None
-    )
+    whole = SentenceTransformer(modules=[first, *case["behind"](width)], device="cpu", prompts=case["prompts"] or None)
     whole.save(str(folder))
     shutil.rmtree(base)
     whole = SentenceTransformer(str(folder), device="cpu", model_kwargs={"attn_implementation": "eager"})

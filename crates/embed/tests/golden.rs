@@ -496,3 +496,56 @@ fn a_probe_sees_what_reaches_every_matrix_and_computes_with_another_in_its_place
         assert!(probe.replace("nothing", None).is_err());
     }
 }
+
+/// What transformers saves of the texts of `embedding_gemma2` alone.
+fn texts_alone(to: &Path) {
+    let from = golden("embedding_gemma2");
+    copy_folder(&from, to);
+    std::fs::remove_file(to.join("processor_config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
+    let mut text = config["text_config"].take();
+    text["architectures"] = vec!["EmbeddingGemma2TextModel"].into();
+    std::fs::write(to.join("config.json"), text.to_string()).unwrap();
+    let file = std::fs::read(from.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&file).unwrap().tensors();
+    let own = tensors
+        .into_iter()
+        .filter_map(|(name, tensor)| Some((name.strip_prefix("language_model.")?.to_owned(), tensor)));
+    let file = safetensors::serialize(own, None).unwrap();
+    std::fs::write(to.join("model.safetensors"), file).unwrap();
+}
+
+#[test]
+fn what_also_sees_and_hears_is_converted_for_texts_with_a_note() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("alone");
+    texts_alone(&alone);
+    let rows = expected("embedding_gemma2")["texts"].as_array().unwrap().clone();
+    let texts: Vec<&str> = rows.iter().map(|row| row["text"].as_str().unwrap()).collect();
+    let vectors = |source: &Path, bits: Bits| {
+        let to = folder.path().join("bundle");
+        let options = ConvertOptions {
+            replace: true,
+            ..options(bits)
+        };
+        let outcome = convert(source, &to, &options, &mut |_, _| {}).unwrap();
+        let embedder = Embedder::open(&to, Some(2)).unwrap();
+        let found = embedder
+            .embed(Role::Document, &texts, &EmbedOptions::default())
+            .unwrap();
+        (found, outcome.notes)
+    };
+    let (whole, notes) = vectors(&golden("embedding_gemma2"), Bits::ThirtyTwo);
+    let note = "the source also takes pictures and sounds, which are left out: the bundle takes texts alone";
+    assert_eq!(notes, [note]);
+    let (found, notes) = vectors(&alone, Bits::ThirtyTwo);
+    assert!(found == whole && notes.is_empty(), "{notes:?}");
+    // What scores lose is not divided by anything here.
+    for (bits, least) in [(Bits::Sixteen, 0.9999), (Bits::Eight, 0.98), (Bits::Four, 0.7)] {
+        let (found, _) = vectors(&alone, bits);
+        let cosine = |(f, w): (&[f32], &[f32])| f.iter().zip(w).map(|(f, w)| f * w).sum::<f32>();
+        let cosines = found.rows().zip(whole.rows()).map(cosine);
+        let found = cosines.fold(1.0, f32::min);
+        assert!(found > least, "{bits:?}: {found}");
+    }
+}

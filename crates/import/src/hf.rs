@@ -421,6 +421,17 @@ mod tests {
             sentence::family_name("gemma3n", false, "lm_head.weight"),
             "lm_head.weight"
         );
+        for (stored, own) in [
+            ("language_model.norm.weight", "norm.weight"),
+            ("model.language_model.ple.x", "ple.x"),
+            ("layers.0.layer_scalar", "layers.0.layer_scalar"),
+            (
+                "embed_vision.embedding_projection.weight",
+                "embed_vision.embedding_projection.weight",
+            ),
+        ] {
+            assert_eq!(sentence::family_name("embedding_gemma2", true, stored), own);
+        }
     }
 
     #[test]

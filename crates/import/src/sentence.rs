@@ -459,6 +459,10 @@ pub(crate) fn family_name(model_type: &str, embeds: bool, name: &str) -> String 
         "gemma3n" => conformer_names::own(&seeing_name(name, "language_model.")),
         "gemma3" | "gemma4" | "gemma4_unified" | "lfm2_vl" | "qwen3_5" | "qwen3_5_moe" | "qwen3_vl"
         | "qwen3_vl_moe" => seeing_name(name, "language_model."),
+        "embedding_gemma2" | "embedding_gemma2_text" => {
+            let name = name.strip_prefix("model.").unwrap_or(name);
+            name.strip_prefix("language_model.").unwrap_or(name).to_owned()
+        }
         "granitemoe" | "granitemoeshared" => granite_name(name),
         "modernbert" => name.strip_prefix("model.").unwrap_or(name).to_owned(),
         "nomic_bert" => nomic_name(name),

@@ -2,9 +2,9 @@
 //! layer that a second table has for every token. The last layers attend to keys and values of an earlier one, and large models have
 //! experts beside the gated unit. Gemma team 2026.
 
-use crate::config::{Config, Dims, MAX_CONTEXT, MAX_HEAD_DIM, MAX_HEADS, windows};
+use crate::config::{Config, Dims, MAX_CONTEXT, windows};
 use crate::decoder::activation;
-use crate::kept_attention::{Kept, KeptAttention, OfKind};
+use crate::kept_attention::{self, Kept, KeptAttention, OfKind};
 use crate::layer_inputs::{self, LayerInputs};
 use crate::layers::{self, GatedMlp, Logits, Masks, Norm};
 use crate::media::{self, Shown};
@@ -90,7 +90,7 @@ impl Gemma4 {
         let windows = windows(c, dims.layers, Some(window), |layer| {
             layer + 1 < dims.layers && !(layer + 1).is_multiple_of(PATTERN)
         })?;
-        let full = full_heads(c, &dims, &windows, keys_are_values)?;
+        let full = kept_attention::full_heads(c, &dims, &windows, [FULL_HEAD_DIM, dims.kv_heads], keys_are_values)?;
         let norm = Norm {
             eps: c.epsilon("rms_norm_eps", 1e-6)?,
             plus_one: false,
@@ -212,49 +212,6 @@ impl Gemma4 {
             ..self.mlp
         }
     }
-}
-
-/// The heads of layers that see everything: the fields of released configurations, or what transformers 5.23 writes of each layer that
-/// differs, where all of them have to say the same.
-fn full_heads(c: &Config<'_>, dims: &Dims, windows: &[Option<usize>], keys_are_values: bool) -> Result<Dims> {
-    let heads = |c: &Config<'_>, width: &str, count: &str, usual: usize| -> Result<[usize; 2]> {
-        let width = c.size_or(width, MAX_HEAD_DIM, usual)?;
-        let count = c.size_if_set(count, 1..=MAX_HEADS)?.filter(|_| keys_are_values);
-        Ok([width, count.unwrap_or(dims.kv_heads)])
-    };
-    let [head_dim, kv_heads] = match c.section("per_layer_config", "per_layer_config.")? {
-        None => heads(c, "global_head_dim", "num_global_key_value_heads", FULL_HEAD_DIM)?,
-        Some(layers) => {
-            let mut found = None;
-            for (layer, window) in windows.iter().enumerate() {
-                let own = match layers.section(&layer.to_string(), "per_layer_config.*.")? {
-                    Some(own) => heads(&own, "head_dim", "num_key_value_heads", dims.head_dim)?,
-                    None => [dims.head_dim, dims.kv_heads],
-                };
-                let usual = match window {
-                    Some(_) => [dims.head_dim, dims.kv_heads],
-                    None => *found.get_or_insert(own),
-                };
-                if own != usual {
-                    let what = format!("layer {layer} has other heads than the layers of its kind before");
-                    return Err(c.unsupported("per_layer_config", what));
-                }
-            }
-            found.unwrap_or([dims.head_dim, dims.kv_heads])
-        }
-    };
-    if !dims.heads.is_multiple_of(kv_heads) || !head_dim.is_multiple_of(2) {
-        let what = format!(
-            "expected a divisor of {} heads, each of an even width; found {kv_heads} heads of {head_dim}",
-            dims.heads
-        );
-        return Err(c.invalid("num_global_key_value_heads", what));
-    }
-    Ok(Dims {
-        head_dim,
-        kv_heads,
-        ..dims.clone()
-    })
 }
 
 /// Ropes of layers that see everything, and of those with a window, whose heads have these widths.

@@ -1,5 +1,5 @@
-//! Inputs for each layer of a decoder: a second table of embeddings has a vector of every token for each layer, to which a projection of the
-//! embedding is added. Layers add them through a gate. Gemma team 2025 (Gemma 3n).
+//! Inputs for each layer of a model: a second table of embeddings has a vector of every token for each layer, to which a projection of the
+//! embedding is added, or the projection is all. Layers add them through a gate. Gemma team 2025 (Gemma 3n).
 
 use crate::Result;
 use crate::config::{Config, Dims, MAX_VOCAB, MAX_WIDTH};
@@ -43,15 +43,24 @@ impl LayerInputs {
         let vocab = c.size_or("vocab_size_per_layer_input", MAX_VOCAB, dims.vocab)?;
         let pad = c.token_ids("pad_token_id")?.first().copied().unwrap_or(0);
         Ok((width > 0).then_some(LayerInputs {
+            vocab,
+            pad,
+            ..LayerInputs::of_width(width, dims, norm, activation)
+        }))
+    }
+
+    /// Those of a model that has so wide ones.
+    pub(crate) fn of_width(width: usize, dims: &Dims, norm: Norm, activation: UnaryFn) -> LayerInputs {
+        LayerInputs {
             hidden: dims.hidden,
             layers: dims.layers,
             tokens: dims.vocab,
-            vocab,
+            vocab: dims.vocab,
             width,
-            pad,
+            pad: 0,
             norm,
             activation,
-        }))
+        }
     }
 
     /// The inputs of all layers, `[b, s, layers, width]`, of embeddings `x` `[b, s, hidden]` and tokens `[b, s]`.
@@ -63,16 +72,28 @@ impl LayerInputs {
             let ids = self.in_table(b, ids)?;
             let own = b.embedding(table, ids)?;
             let own = b.scale(own, (self.width as f64).sqrt() as f32)?;
-            let own = b.reshape(own, shape.clone())?;
-            let y = linear(b, x, "model.per_layer_model_projection", wide, self.hidden, false)?;
-            let y = b.scale(y, (self.hidden as f64).powf(-0.5) as f32)?;
-            let y = b.reshape(y, shape)?;
-            let y = self
-                .norm
-                .apply(b, y, "model.per_layer_projection_norm.weight", self.width)?;
+            let own = b.reshape(own, shape)?;
+            let y = self.projected(b, x, "model")?;
             let y = b.add(y, own)?;
             b.scale(y, 0.5_f64.sqrt() as f32)
         })
+    }
+
+    /// The projection of embeddings `x` `[b, s, hidden]` by the weights under `at`, `[b, s, layers, width]`.
+    pub(crate) fn projected(&self, b: &mut GraphBuilder, x: ValueId, at: &str) -> cactus_ir::Result<ValueId> {
+        let name = |of: &str| format!("{at}.{of}");
+        let wide = self.layers * self.width;
+        let shape = [
+            b.shape(x)[0].clone(),
+            layers::seq(),
+            self.layers.into(),
+            self.width.into(),
+        ];
+        let y = linear(b, x, &name("per_layer_model_projection"), wide, self.hidden, false)?;
+        let y = b.scale(y, (self.hidden as f64).powf(-0.5) as f32)?;
+        let y = b.reshape(y, shape)?;
+        self.norm
+            .apply(b, y, &name("per_layer_projection_norm.weight"), self.width)
     }
 
     /// `ids` with the first token in place of those that have no inputs of their own.
@@ -93,7 +114,8 @@ impl LayerInputs {
             end: (layer + 1).into(),
         };
         let input = b.op(one, &[all])?;
-        b.reshape(input, [layers::batch(), layers::seq(), self.width.into()])
+        let batch = b.shape(all)[0].clone();
+        b.reshape(input, [batch, layers::seq(), self.width.into()])
     }
 
     /// What a layer adds to `x` of its `input`, with the weights under `at`.

@@ -20,6 +20,7 @@ mod clip_text;
 mod config;
 mod decoder;
 mod delta_net;
+mod embedding_gemma2;
 mod error;
 mod experts;
 mod fastconformer;
@@ -86,9 +87,10 @@ pub use error::{Error, ErrorKind, Result};
 pub use normal::share_below;
 pub use picture_encoder::PICTURE_ENCODER;
 pub use registry::{
-    ActivityDef, ComponentDef, FAMILIES, Family, FilmMarksDef, FilmsDef, FramesDef, HeardDef, HearsDef, LocalDef,
-    MarksDef, ModelDef, PicturesDef, PlacesDef, PositionsDef, SamplesDef, SeesDef, SoundDef, SoundMarksDef,
-    StreamingDef, TransducerDef, ViewsDef, build,
+    ComponentDef, FAMILIES, Family, FilmMarksDef, FilmsDef, FramesDef, HeardDef, HearsDef, LocalDef, MarksDef,
+    ModelDef, PicturesDef, PlacesDef, PositionsDef, SamplesDef, SeesDef, SoundDef, SoundMarksDef, StreamingDef,
+    TransducerDef, ViewsDef, build,
 };
+pub use silero_vad::ActivityDef;
 pub use sound_encoder::SOUND_ENCODER;
 pub use texts::{PoolingDef, ScoresDef, VectorsDef};

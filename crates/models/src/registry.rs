@@ -2,10 +2,11 @@
 
 use crate::config::{Config, Dims, describe};
 use crate::{
-    Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, gemma3, gemma3_text, gemma3n, gemma3n_text,
-    gemma4, gemma4_text, gemma4_unified, glm4, gpt_oss, granite, granitemoe, idefics3, layers, lfm2, lfm2_vl, llama,
-    mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet, phi3, qwen2, qwen3,
-    qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_vl, qwen3_vl_moe, siglip, silero_vad, smollm3, whisper,
+    ActivityDef, Error, ErrorKind, Result, ScoresDef, VectorsDef, bert, clip_text, embedding_gemma2, gemma3,
+    gemma3_text, gemma3n, gemma3n_text, gemma4, gemma4_text, gemma4_unified, glm4, gpt_oss, granite, granitemoe,
+    idefics3, layers, lfm2, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2,
+    olmoe, parakeet, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_vl, qwen3_vl_moe, siglip, silero_vad,
+    smollm3, whisper,
 };
 use cactus_ir::{Graph, GraphBuilder, ValueId};
 use serde_json::Value;
@@ -133,18 +134,6 @@ pub struct TransducerDef {
     pub durations: Vec<usize>,
     /// Most tokens of one position.
     pub most_symbols: usize,
-}
-
-/// How a model that finds speech takes sound: chunk after chunk, with a few samples of the chunk before in front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ActivityDef {
-    /// Samples a second.
-    pub sample_rate_hz: u32,
-    /// New samples for each probability.
-    pub chunk_samples: usize,
-    /// Samples before them.
-    pub context_samples: usize,
 }
 
 /// How a model takes pictures of which it makes vectors: squares of flat patches, row after row, a patch by channel, row and column.
@@ -372,6 +361,8 @@ pub struct ModelDef {
     pub hears: Option<HearsDef>,
     /// How it takes a query and a document, where it scores them.
     pub scores: Option<ScoresDef>,
+    /// What the model that was trained takes besides, as people call it, and what is made here does not.
+    pub left_out: Vec<&'static str>,
     /// Whether its weights keep 32 bits, whatever is asked for: it is small, and thresholds are set by its results.
     pub exact: bool,
     /// Positions the model was made for.
@@ -465,6 +456,16 @@ pub const FAMILIES: &[Family] = &[
         model_type: "clip_text_model",
         models: "CLIP, its part for texts alone",
         build: clip_text::build_text,
+    },
+    Family {
+        model_type: "embedding_gemma2",
+        models: "EmbeddingGemma 2, vectors of texts",
+        build: embedding_gemma2::build,
+    },
+    Family {
+        model_type: "embedding_gemma2_text",
+        models: "EmbeddingGemma 2, its part for texts alone",
+        build: embedding_gemma2::build_text,
     },
     Family {
         model_type: "gemma3",
@@ -779,6 +780,7 @@ pub(crate) fn assemble(c: &Config<'_>, dims: &Dims, components: Vec<ComponentDef
         sees: None,
         hears: None,
         scores: None,
+        left_out: Vec::new(),
         exact: false,
         context_tokens: dims.context,
         vocab_size: dims.vocab,

@@ -5,7 +5,7 @@
 //! LSTM cell, which the caller keeps, and a few samples of the chunk before, which the caller puts in front.
 
 use crate::config::{Config, Dims};
-use crate::registry::{self, ActivityDef, ComponentDef};
+use crate::registry::{self, ComponentDef};
 use crate::{ModelDef, Result, layers};
 use cactus_ir::{Constraint, ConvAttrs, Dim, GraphBuilder, Literal, Op, TensorType, UnaryFn, ValueId, WeightExpr};
 use cactus_tensor::DType;
@@ -30,6 +30,18 @@ const STRIDES: [usize; 4] = [1, 2, 2, 1];
 const WINDOWS: usize = 4;
 /// Samples a second for each sample of the transform: it spans 16 ms.
 const RATE_OF_FFT: f64 = 62.5;
+
+/// How a model that finds speech takes sound: chunk after chunk, with a few samples of the chunk before in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ActivityDef {
+    /// Samples a second.
+    pub sample_rate_hz: u32,
+    /// New samples for each probability.
+    pub chunk_samples: usize,
+    /// Samples before them.
+    pub context_samples: usize,
+}
 
 struct Silero {
     fft: usize,

@@ -273,7 +273,7 @@ fn bad_configurations_name_the_field() {
         (
             json!({"model_type": "gpt_neox"}),
             Architecture,
-            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, gemma3, gemma3_text, gemma3n, gemma3n_text, gemma4, gemma4_text, gemma4_unified, gemma4_unified_text, glm, glm4, gpt_oss, granite, granitemoe, granitemoeshared, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
+            "architecture `gpt_neox` is not supported; supported are bert, clip, clip_text_model, embedding_gemma2, embedding_gemma2_text, gemma3, gemma3_text, gemma3n, gemma3n_text, gemma4, gemma4_text, gemma4_unified, gemma4_unified_text, glm, glm4, gpt_oss, granite, granitemoe, granitemoeshared, idefics3, lfm2, lfm2_moe, lfm2_vl, llama, mistral, modernbert, moonshine, moonshine_streaming, nomic_bert, olmo2, olmoe, parakeet_ctc, parakeet_rnnt, parakeet_tdt, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, siglip, silero_vad, smollm3, smolvlm, whisper, xlm-roberta",
         ),
         (json!({"model_type": long}), Architecture, "a string of 1048576 bytes"),
         (
@@ -754,4 +754,20 @@ fn silero_vad_names_the_field_that_is_wrong() {
         let error = build(&config(changes)).unwrap_err().to_string();
         assert!(error.contains(field), "{error}");
     }
+}
+
+/// As transformers 5.23 writes the numbers of layers: as wide as the last of them.
+#[test]
+fn layers_with_other_heads_may_have_numbers_that_begin_with_zeros() {
+    let own = json!({"head_dim": 32});
+    let by_layer = |layers: Value| {
+        let config = with(
+            "gemma4_text",
+            json!({"global_head_dim": null, "per_layer_config": layers}),
+        );
+        built(config).decoder().to_string()
+    };
+    let want = built(golden("gemma4_text")).decoder().to_string();
+    assert_eq!(by_layer(json!({"1": own, "3": own, "5": own})), want);
+    assert_eq!(by_layer(json!({"01": own, "03": own, "05": own})), want);
 }

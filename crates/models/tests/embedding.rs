@@ -55,9 +55,15 @@ struct Case {
 }
 
 fn open(case: &str) -> Case {
+    open_with(case, &|_| ())
+}
+
+/// The case by another configuration.
+fn open_with(case: &str, change: &dyn Fn(&mut Value)) -> Case {
     let folder = folder(case);
     let stored = read(&folder.join("model.safetensors"));
     let mut config = config(&folder);
+    change(&mut config);
     if case == "nomic_bert_apart" {
         config["qkv_apart"] = true.into();
     }
@@ -65,6 +71,7 @@ fn open(case: &str) -> Case {
     // As the front end shows them: without the name of the model within, but for decoders with it.
     let prefix: &[&str] = match def.family {
         "modernbert" => &["model."],
+        "embedding_gemma2" => &["language_model."],
         _ => &["bert.", "roberta."],
     };
     let decoder = ["qwen3", "gemma3_text", "lfm2"].contains(&def.family);
@@ -321,6 +328,7 @@ cases! {
     bert_tokens: matrices
     clip: vectors
     clip_pictures: pictures
+    embedding_gemma2: vectors
     gemma3_text: vectors
     lfm2: vectors
     lfm2_tokens: matrices
@@ -463,6 +471,212 @@ fn lfm2_refuses_architectures_that_it_does_not_know_by_name() {
         let mut changed = whole.clone();
         change(&mut changed);
         let error = cactus_models::build(&changed).unwrap_err().to_string();
+        assert!(error.contains(word), "{word}: {error}");
+    }
+}
+
+#[test]
+fn embedding_gemma2_sees_as_far_as_its_radius_on_both_sides() {
+    let expected = read(&folder("embedding_gemma2").join("expected.safetensors"))
+        .remove("vectors")
+        .unwrap();
+    let want = expected.as_f32().unwrap();
+    let width = expected.shape()[1];
+    let far = |radius: usize| {
+        let model = open_with("embedding_gemma2", &|c| {
+            c["text_config"]["sliding_window"] = radius.into();
+        });
+        // The second text is longer than what a token sees.
+        let text = ids(&model.expected["texts"][1]["ids"]);
+        assert!(text.len() > 2 * 6 + 1);
+        let found = model.run(&[text], None);
+        let pairs = found.iter().zip(&want[width..2 * width]);
+        pairs.map(|(f, w)| (f - w).abs()).fold(0.0, f32::max)
+    };
+    assert!(far(6) <= 1e-4, "{}", far(6));
+    for other in [3, 5, 7] {
+        assert!(far(other) > 1e-2, "{other}: {}", far(other));
+    }
+}
+
+#[test]
+fn embedding_gemma2_is_the_same_without_what_sees_and_hears() {
+    let whole = config(&folder("embedding_gemma2"));
+    let mut text = whole["text_config"].clone();
+    text["text_modules"] = whole["text_modules"].clone();
+    let [whole, text] = [whole, text].map(|config| cactus_models::build(&config).unwrap());
+    assert_eq!(whole.left_out, ["pictures", "sounds"]);
+    assert!(text.left_out.is_empty());
+    let tokens = |def: &ModelDef| (def.bos_token_id, def.eos_token_ids.clone(), def.pad_token_id);
+    assert_eq!(tokens(&whole), (Some(0), vec![2], Some(1)));
+    assert_eq!(tokens(&text), tokens(&whole));
+    let graph = |def: &ModelDef| def.components[0].graph.to_string();
+    assert_eq!(graph(&whole), graph(&text));
+    // Names that no part of the folder has are still told.
+    assert_eq!(
+        whole.unread(["vision_tower.a", "embed_audio.b", "tower.c"]),
+        ["tower.c"]
+    );
+}
+
+/// As transformers 5.23 writes the released sizes, of which it may leave out what is a default.
+#[test]
+fn embedding_gemma2_has_the_defaults_of_transformers() {
+    let kinds: Vec<&str> = (1..=24)
+        .map(|n| match n % 6 {
+            0 => "full_attention",
+            _ => "sliding_attention",
+        })
+        .collect();
+    let own = json!({"head_dim": 512, "num_key_value_heads": 1});
+    let said = json!({
+        "attention_bias": false, "embedding_dim": 768, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size": 512, "hidden_size_per_layer_input": 512, "intermediate_size": 2048, "layer_types": kinds,
+        "max_position_embeddings": 262_144, "model_type": "embedding_gemma2_text", "num_attention_heads": 4,
+        "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "sliding_window": 512,
+        "vocab_size": 262_144, "per_layer_config": {"05": own, "11": own, "17": own, "23": own},
+        "rope_parameters": {
+            "full_attention": {"rope_theta": 1_000_000.0, "rope_type": "default"},
+            "sliding_attention": {"rope_theta": 10_000.0, "rope_type": "default"},
+        },
+    });
+    let [silent, said] = [json!({}), said].map(|text| {
+        let config = json!({"model_type": "embedding_gemma2", "text_config": text, "vision_config": null});
+        cactus_models::build(&config).unwrap()
+    });
+    let graph = &silent.components[0].graph;
+    assert_eq!(graph.to_string(), said.components[0].graph.to_string());
+    assert!(silent.left_out.is_empty());
+    let shape = |name: &str| {
+        let found = graph.weights().into_iter().find(|(v, _)| graph.value(*v).name == name);
+        graph.value(found.unwrap().0).ty.known_shape().unwrap()
+    };
+    assert_eq!(shape("layers.4.self_attn.k_proj.weight"), [512, 512]);
+    assert_eq!(shape("layers.4.self_attn.q_proj.weight"), [1024, 512]);
+    assert_eq!(shape("layers.5.self_attn.k_proj.weight"), [512, 512]);
+    assert_eq!(shape("layers.5.self_attn.q_proj.weight"), [2048, 512]);
+    assert_eq!(shape("ple.per_layer_model_projection.weight"), [24 * 512, 512]);
+    let vectors = silent.vectors.unwrap();
+    assert_eq!((vectors.dimensions, vectors.least_dimensions), (768, Some(128)));
+    assert_eq!((silent.context_tokens, silent.eos_token_ids), (262_144, vec![1]));
+}
+
+#[test]
+fn embedding_gemma2_reads_every_field_or_refuses_it_by_name() {
+    let whole = config(&folder("embedding_gemma2"));
+    let build = |change: &dyn Fn(&mut Value)| {
+        let mut changed = whole.clone();
+        change(&mut changed);
+        cactus_models::build(&changed)
+    };
+    let graph = |change: &dyn Fn(&mut Value)| build(change).unwrap().components[0].graph.to_string();
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    // What changes the graph, and what says the same otherwise.
+    let plain = graph(&|_| ());
+    let changes: &[(Change<'_>, bool)] = &[
+        (&|c| c["text_config"]["sliding_window"] = 7.into(), false),
+        (&|c| c["text_config"]["attention_bias"] = true.into(), false),
+        (&|c| c["text_config"]["hidden_activation"] = "silu".into(), false),
+        (&|c| c["text_config"]["rms_norm_eps"] = 1e-5.into(), false),
+        (
+            &|c| c["text_config"]["rope_parameters"]["sliding_attention"]["rope_theta"] = 2000.0.into(),
+            false,
+        ),
+        (&|c| c["text_config"]["rope_parameters"] = Value::Null, false),
+        (
+            &|c| {
+                c["text_config"]["layer_types"][1] = "sliding_attention".into();
+                c["text_config"]["per_layer_config"]["1"] = Value::Null;
+            },
+            false,
+        ),
+        // The last layer sees everything.
+        (
+            &|c| c["text_config"]["layer_types"][3] = "sliding_attention".into(),
+            true,
+        ),
+        (
+            &|c| {
+                c["text_config"]["layer_types"] = Value::Null;
+                c["text_config"]["sliding_window_pattern"] = 2.into();
+            },
+            true,
+        ),
+        (
+            &|c| {
+                c["text_config"]["per_layer_config"] = Value::Null;
+                c["text_config"]["global_head_dim"] = 24.into();
+            },
+            true,
+        ),
+        (&|c| c["text_config"]["num_kv_shared_layers"] = 0.into(), true),
+    ];
+    for (i, (change, same)) in changes.iter().enumerate() {
+        assert_eq!(graph(change) == plain, *same, "{i}");
+    }
+    let cases: &[(Change<'_>, &str)] = &[
+        (&|c| c["text_config"] = Value::Null, "`text_config` is missing"),
+        (
+            &|c| c["text_config"]["model_type"] = "gemma4_text".into(),
+            "`text_config.model_type`",
+        ),
+        (
+            &|c| c["text_config"]["sliding_window"] = 0.into(),
+            "`text_config.sliding_window`",
+        ),
+        (
+            &|c| c["text_config"]["embedding_dim"] = "768".into(),
+            "`text_config.embedding_dim`",
+        ),
+        (
+            &|c| c["text_config"]["num_key_value_heads"] = 3.into(),
+            "3 does not divide",
+        ),
+        (&|c| c["text_config"]["hidden_activation"] = "swish9".into(), "`swish9`"),
+        (
+            &|c| c["text_config"]["layer_types"][0] = "chunked_attention".into(),
+            "`chunked_attention`",
+        ),
+        (
+            &|c| c["text_config"]["layer_types"] = json!(["full_attention"]),
+            "each of 4 layers",
+        ),
+        (
+            &|c| c["text_config"]["rope_parameters"]["full_attention"]["rope_type"] = "longrope".into(),
+            "`longrope`",
+        ),
+        (
+            &|c| c["text_config"]["hidden_size_per_layer_input"] = 0.into(),
+            "`text_config.hidden_size_per_layer_input`",
+        ),
+        (
+            &|c| c["text_config"]["num_kv_shared_layers"] = 2.into(),
+            "`text_config.num_kv_shared_layers`",
+        ),
+        (
+            &|c| c["text_config"]["enable_moe_block"] = true.into(),
+            "`text_config.enable_moe_block`",
+        ),
+        (
+            &|c| c["text_config"]["per_layer_config"]["1"]["intermediate_size"] = 9.into(),
+            "`per_layer_config.*.intermediate_size`",
+        ),
+        (
+            &|c| c["text_config"]["per_layer_config"]["4"] = json!({"head_dim": 24}),
+            "numbers of layers below 4, found `4`",
+        ),
+        (
+            &|c| c["text_config"]["per_layer_config"]["3"]["head_dim"] = 32.into(),
+            "layer 3 has other heads",
+        ),
+        (
+            &|c| c["text_config"]["per_layer_config"]["0"] = json!({"num_key_value_heads": 4}),
+            "layer 0 has other heads",
+        ),
+        (&|c| c["vision_config"] = 3.into(), "`vision_config`"),
+    ];
+    for (change, word) in cases {
+        let error = build(change).unwrap_err().to_string();
         assert!(error.contains(word), "{word}: {error}");
     }
 }

@@ -49,6 +49,7 @@ fn vectors_of_few_bits_are_calibrated_and_measured() {
     for name in [
         "bert",
         "bert_tokens",
+        "embedding_gemma2",
         "gemma3_text",
         "qwen3",
         "nomic_bert",
