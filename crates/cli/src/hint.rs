@@ -3,6 +3,7 @@
 use cactus_bundle::ErrorKind as BundleKind;
 use cactus_engine::ErrorKind as EngineKind;
 use cactus_hub::ErrorKind as HubKind;
+use cactus_retrieval::ErrorKind as IndexKind;
 
 /// What failed, and what to do if the reason is that the bundle is below the floor: `--calibrate` is not an option of
 /// every command that converts.
@@ -57,6 +58,9 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
         if let Some(e) = e.downcast_ref::<cactus_import::Error>() {
             return import(e);
         }
+        if let Some(cactus_rag::Error::Index(e)) = e.downcast_ref() {
+            return index(e);
+        }
         if let Some(e) = e.downcast_ref::<cactus_embed::Error>() {
             return embed(e);
         }
@@ -67,6 +71,21 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
         }
         None
     })
+}
+
+fn index(e: &cactus_retrieval::Error) -> Option<String> {
+    let text = match e.kind() {
+        IndexKind::Busy => "wait until the other program is done, or search what the index has with `--no-sync`",
+        IndexKind::Recipe => {
+            "name the model that the index was made with by `--embedder`, or another file by `--index`; or delete the index, and it is made anew"
+        }
+        IndexKind::NotAnIndex | IndexKind::Version | IndexKind::Damaged => {
+            "name another file by `--index`, or delete this one: it is made anew from the documents"
+        }
+        IndexKind::Io => "`--index FILE` keeps the index elsewhere, and `--no-sync` only reads it",
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 fn hub(e: &cactus_hub::Error) -> Option<String> {

@@ -3,7 +3,7 @@
 use crate::cut::Kind;
 use crate::found::{Found, found};
 use crate::known::{self, Of, Stamp};
-use crate::prepared::{Prepared, create};
+use crate::prepared::{Prepared, create, give_back};
 use crate::{Embed, Error, Nearness, Result, nearness};
 use cactus_retrieval::{Filter, Hit, Id, Index, Query, Ranking, Reader, Recipe, Value};
 use std::cmp::Ordering;
@@ -115,7 +115,7 @@ impl Collection {
             }
         }
         index.commit()?;
-        Ok(())
+        give_back(&mut index)
     }
 
     /// Takes a document out, in one commit.
@@ -128,7 +128,7 @@ impl Collection {
             index.delete(&id)?;
         }
         index.commit()?;
-        Ok(())
+        give_back(&mut index)
     }
 
     /// The pieces of a document, in their order.

@@ -5,9 +5,9 @@ use crate::extract::{Extract, Unread};
 use crate::files::{self, File};
 use crate::found::Found;
 use crate::known::{self, Known, Stamp};
-use crate::prepared::{PIECE_TOKENS, Prepared, create};
+use crate::prepared::{PIECE_TOKENS, Prepared, create, give_back};
 use crate::{Embed, Error, Nearness, Result};
-use cactus_retrieval::{Id, Index, Ranking};
+use cactus_retrieval::{Id, Index, Ranking, Reader, Recipe};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -92,18 +92,27 @@ impl Corpus {
     }
 
     /// Brings the index in step with the folder: only what is new in it gets a vector. There is one commit for each file, so what was done stays
-    /// done where it is stopped.
+    /// done where it is stopped. An index that is in step is only read, so any number of programs may find that out at once.
     ///
     /// # Errors
-    /// A folder that cannot be read; the index, also where it is of another model; the model; [`Error::Cancelled`] after `stop` was true.
+    /// A folder that cannot be read; the index, also where it is of another model; [`Error::is_busy`] where it has to be written and another program
+    /// writes it; the model; [`Error::Cancelled`] after `stop` was true.
     pub fn sync(
         &self,
         model: &dyn Embed,
         stop: &dyn Fn() -> bool,
         each: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Synced> {
-        let files = files::walk(&self.folder)?;
+        let (files, unread) = files::walk(&self.folder)?;
         let recipe = model.recipe();
+        if let Some(pieces) = self.is_in_step(&files, &recipe, stop)? {
+            return Ok(Synced {
+                files: files.len(),
+                pieces,
+                skipped: unread,
+                ..Synced::default()
+            });
+        }
         let mut index = match self.index.exists() {
             true => Index::open(&self.index, Some(&recipe))?,
             false => create(&self.index, &recipe)?,
@@ -111,6 +120,7 @@ impl Corpus {
         let mut known = known::files(&index.reader()?, &self.index)?;
         let mut done = Synced {
             files: files.len(),
+            skipped: unread,
             ..Synced::default()
         };
         for (number, file) in files.iter().enumerate() {
@@ -151,6 +161,32 @@ impl Corpus {
         Ok(done)
     }
 
+    /// How many pieces the index has, if it has those of `files` as they are and no others.
+    fn is_in_step(&self, files: &[File], recipe: &Recipe, stop: &dyn Fn() -> bool) -> Result<Option<u64>> {
+        if !self.index.exists() {
+            return Ok(None);
+        }
+        let reader = Reader::open(&self.index, Some(recipe))?;
+        let mut known = known::files(&reader, &self.index)?;
+        for file in files {
+            if stop() {
+                return Err(Error::Cancelled);
+            }
+            let Some(before) = known.remove(&file.name) else {
+                // An empty file has no pieces.
+                match std::fs::metadata(&file.path) {
+                    Ok(found) if found.len() == 0 => continue,
+                    _ => return Ok(None),
+                }
+            };
+            match self.altered(file, Some(&before)) {
+                Ok(None) => {}
+                _ => return Ok(None),
+            }
+        }
+        Ok(known.is_empty().then(|| reader.size().documents))
+    }
+
     /// The text of a file with its stamp; `None` where it has not changed.
     fn read(
         &self,
@@ -158,6 +194,19 @@ impl Corpus {
         before: Option<&Known>,
         stop: &dyn Fn() -> bool,
     ) -> std::result::Result<Option<(String, Stamp)>, Unread> {
+        let Some((bytes, stamp)) = self.altered(file, before)? else {
+            return Ok(None);
+        };
+        let text = files::text_of((file.kind, &file.path), bytes, self.extract.as_deref(), stop);
+        if let Err(Unread::Because(reason)) = &text {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            refused.insert(file.name.clone(), (stamp.clone(), reason.clone()));
+        }
+        Ok(Some((text?, stamp)))
+    }
+
+    /// The bytes of a file with their stamp; `None` where they have not changed.
+    fn altered(&self, file: &File, before: Option<&Known>) -> std::result::Result<Option<(Vec<u8>, Stamp)>, Unread> {
         let failed = |e: std::io::Error| Unread::Because(e.to_string());
         let now = Stamp::of(&file.path).map_err(failed)?;
         if before.is_some_and(|known| known.stamp.is_untouched(&now)) {
@@ -184,11 +233,7 @@ impl Corpus {
         if before.is_some_and(|known| known.stamp.hash == stamp.hash) {
             return Ok(None);
         }
-        let text = files::text_of((file.kind, &file.path), bytes, self.extract.as_deref(), stop);
-        if let Err(Unread::Because(reason)) = &text {
-            refused().insert(file.name.clone(), (stamp.clone(), reason.clone()));
-        }
-        Ok(Some((text?, stamp)))
+        Ok(Some((bytes, stamp)))
     }
 
     /// The `k` pieces nearest to a question, by its meaning and by its words, the best first, of those that are near enough.
@@ -227,6 +272,8 @@ fn prepare(
 /// Takes it in.
 fn take(index: &mut Index, prepared: Prepared, before: Option<Known>, done: &mut Synced) -> Result<()> {
     done.embedded += prepared.embedded();
+    // A file without text is as if it were not there.
+    let is_new = prepared.pieces() > 0;
     let old: BTreeSet<Id> = before
         .iter()
         .flat_map(|known| &known.ids)
@@ -235,7 +282,7 @@ fn take(index: &mut Index, prepared: Prepared, before: Option<Known>, done: &mut
     prepared.write(index, old)?;
     match before {
         Some(_) => done.changed += 1,
-        None => done.added += 1,
+        None => done.added += usize::from(is_new),
     }
     Ok(())
 }
@@ -249,5 +296,5 @@ fn remove(index: &mut Index, known: Option<&Known>) -> Result<()> {
         index.delete(&Id::from(id.as_str()))?;
     }
     index.commit()?;
-    Ok(())
+    give_back(index)
 }

@@ -38,6 +38,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether another program writes the index.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Error::Index(e) if e.kind() == cactus_retrieval::ErrorKind::Busy)
+    }
+
     /// A stable word for the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &'static str {

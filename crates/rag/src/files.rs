@@ -1,5 +1,6 @@
 //! Which files of a folder are documents.
 
+use crate::corpus::Skipped;
 use crate::cut::Kind;
 use crate::extract::{Extract, Unread};
 use crate::{Error, Result};
@@ -63,7 +64,9 @@ pub(crate) fn kind(path: &Path) -> Option<Kind> {
 
 /// All documents in `folder` and its folders, in the order of their names; hidden ones are left out, and what `.gitignore`, `.ignore` and the
 /// like name. Links are not followed.
-pub(crate) fn walk(folder: &Path) -> Result<Vec<File>> {
+///
+/// Folders in it that cannot be read are named beside.
+pub(crate) fn walk(folder: &Path) -> Result<(Vec<File>, Vec<Skipped>)> {
     let failed = |what: String| Error::Folder {
         path: folder.to_path_buf(),
         what,
@@ -71,7 +74,7 @@ pub(crate) fn walk(folder: &Path) -> Result<Vec<File>> {
     if !folder.is_dir() {
         return Err(failed("expected a folder".to_owned()));
     }
-    let mut found = Vec::new();
+    let (mut found, mut unread) = (Vec::new(), Vec::new());
     // A folder need not be a repository for its `.gitignore` to count.
     for entry in WalkBuilder::new(folder)
         .require_git(false)
@@ -79,7 +82,18 @@ pub(crate) fn walk(folder: &Path) -> Result<Vec<File>> {
         .git_global(false)
         .build()
     {
-        let entry = entry.map_err(|e| failed(e.to_string()))?;
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(e) => match place(&e).and_then(|path| path.strip_prefix(folder).ok()) {
+                Some(within) if !within.as_os_str().is_empty() => {
+                    let path = within.to_string_lossy().into_owned();
+                    let reason = e.io_error().map_or_else(|| e.to_string(), ToString::to_string);
+                    unread.push(Skipped { path, reason });
+                    continue;
+                }
+                _ => return Err(failed(e.to_string())),
+            },
+        };
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             continue;
         }
@@ -92,7 +106,16 @@ pub(crate) fn walk(folder: &Path) -> Result<Vec<File>> {
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(found)
+    Ok((found, unread))
+}
+
+/// Where an error is.
+fn place(e: &ignore::Error) -> Option<&Path> {
+    match e {
+        ignore::Error::WithPath { path, .. } => Some(path),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => place(err),
+        _ => None,
+    }
 }
 
 /// What `bytes` are, of a file with this name: its ending says so, and of a PDF its first bytes do.

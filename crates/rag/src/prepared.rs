@@ -106,7 +106,7 @@ impl Prepared {
         self
     }
 
-    /// Writes the pieces in place of those of `old`, and commits.
+    /// Writes the pieces in place of those of `old`, and commits; see [`give_back`].
     pub(crate) fn write(self, index: &mut Index, mut old: BTreeSet<Id>) -> Result<()> {
         for document in self.documents {
             old.remove(&document.id);
@@ -116,6 +116,22 @@ impl Prepared {
             index.delete(id)?;
         }
         index.commit()?;
-        Ok(())
+        give_back(index)
+    }
+}
+
+/// Gives back the space of what is in the file and belongs to nothing any more, where that is most of it. Every commit leaves some.
+pub(crate) fn give_back(index: &mut Index) -> Result<()> {
+    /// So little is not worth writing a file anew.
+    const LEAST: u64 = 8 << 20;
+    let size = index.reader()?.size();
+    let used = size.bytes.saturating_sub(size.unused_bytes);
+    if size.unused_bytes <= used + LEAST {
+        return Ok(());
+    }
+    match index.compact() {
+        // A file that is read cannot be replaced there; what was committed stays.
+        Err(_) if cfg!(windows) => Ok(()),
+        done => Ok(done.map(drop)?),
     }
 }

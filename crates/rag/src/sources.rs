@@ -107,7 +107,8 @@ impl Sources {
                         .cloned()
                         .collect();
                     match words.is_empty() {
-                        true => 1.0,
+                        // Nothing is said that a source could support.
+                        true => 0.0,
                         false => words.intersection(&said).count() as f32 / words.len() as f32,
                     }
                 });

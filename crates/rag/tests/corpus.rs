@@ -202,3 +202,38 @@ fn an_index_of_something_else_is_refused() {
     );
     assert!(!case.dir.path().join("other").exists());
 }
+
+#[test]
+fn what_is_in_step_is_found_so_while_somebody_writes() {
+    let case = Case::new(&[("tea.txt", TEA), ("empty.txt", "")]);
+    assert_eq!(case.sync().added, 1);
+    let index = case.dir.path().join("index");
+    let writer = cactus_retrieval::Index::open(&index, None).unwrap();
+    let synced = case.sync();
+    assert!(synced.is_unchanged() && synced.pieces == 1, "{synced:?}");
+    // A change has to be written.
+    case.write("bread.md", BREAD.as_bytes());
+    let error = case.corpus().sync(&case.model, &|| false, &mut |_| {}).unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    drop(writer);
+    assert_eq!(case.sync().added, 1);
+}
+
+#[test]
+fn space_of_what_is_gone_is_given_back() {
+    let files: Vec<(String, String)> = (0..400)
+        .map(|i| (format!("{i}.txt"), format!("note {i} about tea")))
+        .collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (&name[..], &text[..])).collect();
+    let case = Case::new(&files);
+    assert_eq!(case.sync().added, 400);
+    let size = cactus_retrieval::Reader::open(&case.dir.path().join("index"), None)
+        .unwrap()
+        .size();
+    let used = size.bytes - size.unused_bytes;
+    assert!(
+        size.documents == 400 && size.unused_bytes <= used + (8 << 20),
+        "{size:?}"
+    );
+    assert!(case.sync().is_unchanged());
+}

@@ -89,6 +89,21 @@ fn sync(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken) -> Result<Sync
     sync_again(corpus, vectors, cancel, &mut Vec::new())
 }
 
+/// As [`sync`]; where another program writes the index, what it has so far is taken.
+fn sync_unless_busy(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken, index: &Path) -> Result<()> {
+    match sync(corpus, vectors, cancel) {
+        Err(e)
+            if e.downcast_ref::<cactus_rag::Error>()
+                .is_some_and(cactus_rag::Error::is_busy)
+                && index.exists() =>
+        {
+            output::note("another program writes the index; what it has so far is searched");
+            Ok(())
+        }
+        done => done.map(drop),
+    }
+}
+
 /// As [`sync`], and says nothing of files that are among `skipped`, which becomes those of now.
 fn sync_again(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken, skipped: &mut Vec<Skipped>) -> Result<Synced> {
     let bar = bar(0, "reading", Unit::Of("files"));
@@ -217,8 +232,11 @@ fn place(found: &Found, folder: &Path) -> String {
 pub(crate) fn search(args: &SearchArgs) -> Result<()> {
     let (corpus, vectors, index) = open(&args.corpus, &args.source, args.threads)?;
     let cancel = interrupt()?;
+    if args.question.trim().is_empty() {
+        bail!("the question is empty");
+    }
     if !args.find.no_sync {
-        sync(&corpus, &vectors, &cancel)?;
+        sync_unless_busy(&corpus, &vectors, &cancel, &index)?;
     }
     let nearness = args.find.min_similarity.unwrap_or(Nearness::Any);
     let found = find(
@@ -251,8 +269,11 @@ pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     let threads = args.engine.threads;
     let (corpus, vectors, index) = open(&args.corpus, &args.source, threads)?;
     let cancel = interrupt()?;
+    if args.question.trim().is_empty() {
+        bail!("the question is empty");
+    }
     if !args.find.no_sync {
-        sync(&corpus, &vectors, &cancel)?;
+        sync_unless_busy(&corpus, &vectors, &cancel, &index)?;
     }
     let nearness = args.find.min_similarity.unwrap_or(Nearness::Any);
     let asked = (&args.find, nearness);

@@ -2,6 +2,7 @@
 
 mod pictures;
 mod sounds;
+mod vectors;
 
 use crate::args::InspectArgs;
 use crate::commands::{drawing, function};
@@ -154,6 +155,11 @@ fn summary(bundle: &Bundle, tensors: bool) -> Result<()> {
     if let Some(hearing) = bundle.hearing()? {
         for line in sounds::lines(&hearing) {
             output::line(format!("{:<11} {line}", "sounds"));
+        }
+    }
+    if let Some(record) = bundle.embedding()? {
+        for line in vectors::lines(&record) {
+            output::line(format!("{:<11} {line}", "vectors"));
         }
     }
     let quality = quality(bundle)?;

@@ -212,7 +212,7 @@ impl Folder {
     }
 
     fn failed(&self, message: String) {
-        tracing::error!(error = message, "a folder was not read");
+        tracing::error!(folder = %self.documents.folder.display(), error = message, "a folder was not read");
         let mut state = held(&self.state);
         state.counts.in_progress = 0;
         state.error = Some(message);

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use cactus_bundle::VISION_PATH;
 use cactus_engine::Bundle;
 use cactus_vision::Processor;
+use cactus_vision::decode::Alpha;
 use cactus_vision::processor::{Channels, Layout, PatchOrder, SizeRule};
 
 /// The record of a bundle that sees.
@@ -18,7 +19,18 @@ pub(super) fn record(bundle: &Bundle) -> Result<Option<Processor>> {
 /// The record, a line for each step.
 pub(super) fn lines(processor: &Processor) -> Vec<String> {
     let filter = format!("{:?}", processor.filter).to_lowercase();
-    let mut lines = vec![format!("{}, {filter}", size(&processor.size))];
+    let mut lines = Vec::new();
+    if processor.alpha != Alpha::default() {
+        lines.push(format!(
+            "transparency: {}",
+            format!("{:?}", processor.alpha).to_lowercase()
+        ));
+    }
+    lines.push(format!("{}, {filter}", size(&processor.size)));
+    let cactus_vision::processor::Values { scale, mean, std } = processor.values;
+    lines.push(format!(
+        "numbers: (byte x {scale:.6} - {mean:?}) / {std:?} of red, green and blue"
+    ));
     let token = match processor.merge {
         1 => String::new(),
         n => format!(", {n} x {n} of them a token"),
@@ -28,6 +40,9 @@ pub(super) fn lines(processor: &Processor) -> Vec<String> {
         processor.patch,
         layout(processor.layout)
     ));
+    if processor.places.is_some() {
+        lines.push("places of patches between those of a table".to_owned());
+    }
     if let Some(marks) = &processor.marks {
         let text = |text: &str| format!("`{}`", text.escape_debug());
         let around = format!("{}{}", marks.start, marks.only);
@@ -37,11 +52,28 @@ pub(super) fn lines(processor: &Processor) -> Vec<String> {
             text(&marks.token),
             text(&marks.end)
         ));
+        let of_views = [
+            ("a tile", &marks.tile),
+            ("a row of tiles", &marks.row_end),
+            ("the whole", &marks.whole),
+        ];
+        let of_views: Vec<String> = of_views
+            .into_iter()
+            .filter(|(_, mark)| !mark.is_empty())
+            .map(|(what, mark)| {
+                let side = if what == "a row of tiles" { "behind" } else { "before" };
+                format!("{} {side} {what}", text(mark))
+            })
+            .collect();
+        if !of_views.is_empty() {
+            lines.push(format!("in a picture of several views: {}", of_views.join(", ")));
+        }
     }
     if let Some(films) = &processor.films {
         let frames = &films.frames;
         let most = frames.most;
         let number = match frames.rate {
+            Some(1.0) => format!("one frame a second, at most {most}"),
             Some(rate) => format!("{rate} frames a second, at most {most}"),
             None => format!("{most} frames"),
         };
@@ -88,10 +120,10 @@ fn layout(layout: Layout) -> &'static str {
     match layout {
         Layout::Planes => ", as planes",
         Layout::Patches { order, channels, .. } => match (order, channels) {
-            (PatchOrder::Raster, Channels::First) => ", row after row, colors first",
-            (PatchOrder::Raster, Channels::Last) => ", row after row, colors last",
-            (PatchOrder::Blocks, Channels::First) => ", token after token, colors first",
-            (PatchOrder::Blocks, Channels::Last) => ", token after token, colors last",
+            (PatchOrder::Raster, Channels::First) => " in rows, each color of a patch by itself",
+            (PatchOrder::Raster, Channels::Last) => " in rows, the colors of a pixel together",
+            (PatchOrder::Blocks, Channels::First) => " ordered by token, each color of a patch by itself",
+            (PatchOrder::Blocks, Channels::Last) => " ordered by token, the colors of a pixel together",
         },
     }
 }
