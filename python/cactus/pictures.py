@@ -35,6 +35,12 @@ def picture_bytes(name: str, picture: Any) -> bytes:
         from PIL import ImageOps
 
         upright = ImageOps.exif_transpose(picture)
+        if upright.mode == "F":
+            raise refused(name, "an image of Pillow with bytes or whole numbers", picture, said="one of the mode F")
+        if upright.mode.startswith("I"):
+            # With 16 bits, of which the upper 8 count.
+            upright.save(out, "PNG", compress_level=1)
+            return out.getvalue()
         clear = upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info
         mode = "RGBA" if clear else "L" if upright.mode in ("1", "L") else "RGB"
         upright.convert(mode).save(out, "PNG", compress_level=1)

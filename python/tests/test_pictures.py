@@ -56,6 +56,18 @@ def test_images_of_pillow_are_upright(model):
     assert (of_file.text, of_file.prompt_tokens) == (of_pillow.text, of_pillow.prompt_tokens)
 
 
+def test_images_of_pillow_with_16_bits_are_their_upper_8(model, tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    values = numpy.random.default_rng(3).integers(0, 1 << 16, (20, 30), dtype=numpy.uint16)
+    Image.fromarray(values).save(tmp_path / "deep.png")
+    upper = numpy.repeat((values >> 8).astype(numpy.uint8)[..., None], 3, axis=2)
+    shown = [upper, Image.fromarray(values), tmp_path / "deep.png"]
+    said = [model.chat("What is this?", images=[image], **ASKED).text for image in shown]
+    assert said[0] == said[1] == said[2]
+    with pytest.raises(InvalidRequestError, match="mode F"):
+        model.chat("What is this?", images=[Image.fromarray(values.astype(numpy.float32))], **ASKED)
+
+
 def test_films_are_their_frames_in_any_form(model):
     frames = numpy.random.default_rng(2).integers(0, 256, (3, 20, 30, 3), dtype=numpy.uint8)
     Image = pytest.importorskip("PIL.Image")

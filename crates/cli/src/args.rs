@@ -355,7 +355,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) image_tokens: Option<u32>,
     /// Say what becomes of each picture: its views, their sizes, and how many tokens they are. With a folder, draw there what the model is given: each
-    /// view with the squares of its tokens, as PNG
+    /// view with the squares of its tokens, as PNG. Frames of films are not drawn
     #[arg(long, requires = "image", value_name = "FOLDER", num_args = 0..=1, require_equals = true)]
     pub(crate) show_image_tokens: Option<Option<PathBuf>>,
     /// Play the model this sound (WAV, MP3, FLAC, Ogg, M4A) with the prompt; can be repeated

@@ -251,6 +251,7 @@ pub(crate) fn load_options(args: &EngineArgs) -> LoadOptions {
     LoadOptions {
         context_tokens: args.context,
         chunk_tokens: args.chunk,
+        picture_rows: None,
         kv_dtype: kv_dtype(args.kv),
         threads: args.threads.map(usize::from),
         decode_threads: args.decode_threads.map(usize::from),

@@ -41,6 +41,11 @@ pub(crate) fn read(file: &Path, most: usize) -> Result<Vec<u8>> {
 /// As [`read`].
 pub(crate) fn bytes_of(file: &Path, most: usize) -> Result<Vec<u8>> {
     let shown = file.display();
+    if file.is_dir() {
+        bail!(
+            "`{shown}` is a folder, expected a file; `--video` shows the pictures of a folder as the frames of a film"
+        );
+    }
     let mut bytes = Vec::new();
     let read = File::open(file).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes));
     read.with_context(|| format!("cannot read `{shown}`"))?;

@@ -77,6 +77,7 @@ fn program(bundle: &Arc<Bundle>, kv: KvDType, kernels: Option<&'static Kernels>)
     let options = Options {
         context_tokens: 4096,
         chunk_tokens: 4096,
+        rows_together: 0,
         kv_dtype: kv,
         kernels,
     };
@@ -246,6 +247,7 @@ fn impossible_calls_are_errors_and_change_nothing() {
     let options = Options {
         context_tokens: 8,
         chunk_tokens: 4,
+        rows_together: 0,
         kv_dtype: KvDType::I8G32,
         kernels: None,
     };

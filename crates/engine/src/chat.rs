@@ -37,7 +37,7 @@ use messages::Checked;
 use plain::Plain;
 pub use reader::MessageReader;
 use serde_json::{Map, Value};
-pub use shown::{Asking, Shown, Shows};
+pub use shown::{Asking, Shown, Shows, Unshown};
 use shown::{Contents, File};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

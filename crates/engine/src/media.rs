@@ -9,8 +9,9 @@
 //! session or request for as long as it is computed.
 
 use crate::{Error, Model, Result};
-use cactus_bundle::Bundle;
+use cactus_bundle::{Bundle, VISION_PATH};
 use cactus_runtime::MediaRows;
+use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -22,6 +23,9 @@ pub const FIRST_MEDIA_ID: u32 = 1 << 31;
 const FIRST_CAUSAL_ID: u32 = FIRST_MEDIA_ID + (1 << 30);
 /// Ids of either kind.
 const IDS: u32 = 1 << 30;
+
+/// Most rows of a view that a model is loaded for.
+const MAX_ROWS_OF_VIEW: usize = 1 << 14;
 
 /// What tells one medium from another: a digest of everything that its rows were made of.
 pub type MediaDigest = [u8; 32];
@@ -201,7 +205,7 @@ impl Model {
         if together && count > most {
             return Err(Error::Argument(format!(
                 "{count} rows see each other, so one call has to compute them, and a call computes at most {most} positions; load the model \
-                 with more `chunk_tokens`"
+                 for larger pictures (`picture_rows`) or longer calls (`chunk_tokens`, `--chunk` of the command), or show a smaller one"
             )));
         }
         self.known_media().hold(digest, width, rows, kind)
@@ -310,17 +314,27 @@ pub(crate) struct Parted<'a> {
     pub(crate) rows: Vec<MediaRows<'a>>,
 }
 
-/// Rows of the encoder's for one view, where it always makes as many; 0 where it does not, or there is none. In a model whose pictures see
-/// themselves in both directions, so many are computed at once.
-pub(crate) fn rows_of_view(bundle: &Bundle) -> Result<usize> {
+/// Most rows of a view or of a frame: as many as the encoder always makes, or as were `asked` for, or as the record of pictures allows; 0 where
+/// none of these says. In a model whose pictures see themselves in both directions, so many are computed at once.
+pub(crate) fn rows_of_view(bundle: &Bundle, asked: Option<usize>) -> Result<usize> {
     const ENCODER: &str = "picture_encoder";
-    if bundle.component(ENCODER).is_err() {
+    if bundle.component(ENCODER).is_ok() {
+        let (graph, _) = bundle.graph(ENCODER)?;
+        let rows = graph.outputs().iter().find(|(name, _)| name == "rows");
+        let shape = rows.map(|(_, rows)| &graph.ty(*rows).shape[..]);
+        if let Some(rows) = shape.and_then(|shape| shape.get(1)?.as_known()) {
+            return Ok(rows);
+        }
+    }
+    if !bundle.has_file(VISION_PATH) {
         return Ok(0);
     }
-    let (graph, _) = bundle.graph(ENCODER)?;
-    let rows = graph.outputs().iter().find(|(name, _)| name == "rows");
-    let shape = rows.map(|(_, rows)| &graph.ty(*rows).shape[..]);
-    Ok(shape.and_then(|shape| shape.get(1)?.as_known()).unwrap_or(0))
+    // Whoever sees with it says what is wrong with it.
+    let record: Value = serde_json::from_slice(&bundle.file(VISION_PATH)?).unwrap_or_default();
+    let most = |at: &str| record.pointer(at).and_then(Value::as_u64).unwrap_or(0);
+    let [picture, frame] = ["/size/budget/tokens", "/films/size/budget/tokens"].map(most);
+    let picture = asked.unwrap_or(usize::try_from(picture).unwrap_or(0));
+    Ok(picture.max(usize::try_from(frame).unwrap_or(0)).min(MAX_ROWS_OF_VIEW))
 }
 
 /// Whether an id stands for a row that may see later ones.

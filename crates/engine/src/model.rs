@@ -22,6 +22,8 @@ pub struct LoadOptions {
     pub context_tokens: usize,
     /// Prompt tokens computed at once, beside the rows of a picture in models whose pictures see themselves.
     pub chunk_tokens: usize,
+    /// Most rows of a picture in such models; `None` is as many as the bundle says.
+    pub picture_rows: Option<usize>,
     /// Element type of the KV cache.
     pub kv_dtype: KvDType,
     /// Threads for prompts, the caller's included, 1 to 1024; `None` is one for each fast core (see [`Cores`]).
@@ -41,6 +43,7 @@ impl Default for LoadOptions {
         LoadOptions {
             context_tokens: runtime.context_tokens,
             chunk_tokens: runtime.chunk_tokens,
+            picture_rows: None,
             kv_dtype: runtime.kv_dtype,
             threads: None,
             decode_threads: None,
@@ -107,14 +110,15 @@ impl Model {
         }
         let threads = options.threads.unwrap_or_else(|| cores.threads()).max(1);
         let decode_threads = options.decode_threads.unwrap_or(threads);
-        let rows_of_view = media::rows_of_view(&bundle)?;
+        let rows_together = media::rows_of_view(&bundle, options.picture_rows)?;
         let program = Program::new(
             bundle,
             "decoder",
             &Options {
                 context_tokens: options.context_tokens,
+                chunk_tokens: options.chunk_tokens,
                 // A picture fits, whatever else a call computes.
-                chunk_tokens: options.chunk_tokens.saturating_add(rows_of_view),
+                rows_together,
                 kv_dtype: options.kv_dtype,
                 kernels: None,
             },

@@ -87,7 +87,7 @@ impl Resolver for Allowed {
         }
         if kept.is_empty() {
             let host = uri.host().unwrap_or_default();
-            let what = format!("`{host}` is not a public address, and from no other is anything fetched");
+            let what = format!("`{host}` is not a public address; files are fetched from public addresses only");
             return Err(ureq::Error::Other(what.into()));
         }
         Ok(kept)

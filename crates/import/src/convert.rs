@@ -277,6 +277,8 @@ pub fn convert_calibrated(
     let mut weights: Vec<Planned<'_>> = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     let hearing = crate::hearing::record(&def, &model.hearing).map_err(|e| e.in_file(source))?;
+    let unshown =
+        senses::fit(model.tokenizer.as_ref(), vision.as_ref(), hearing.as_ref()).map_err(|e| e.in_file(source))?;
     let sensing = senses::components(&def);
     let senses_in = |part: &Part<'_>| sensing.contains(&&*part.def.name);
     let choose = |part: &Part<'_>| match senses_in(part) {
@@ -340,6 +342,8 @@ pub fn convert_calibrated(
     let mut notes = notes(&unused_tensors(&def, &*model.tensors));
     notes.extend(of_texts);
     notes.extend(blind);
+    notes.extend(unshown);
+    notes.extend(senses::left_out(&def));
     notes.extend(
         sensing
             .iter()

@@ -1,6 +1,7 @@
 //! What a model that writes text sees and hears with: its components, their precision, and the records of its front ends.
 
 use crate::convert::from_bundle;
+use crate::source::TokenizerFiles;
 use crate::{Error, ErrorKind, Result};
 use cactus_bundle::{BundleWriter, HEARING_PATH, Hearing, VISION_PATH};
 use cactus_ir::Graph;
@@ -12,6 +13,16 @@ use std::collections::BTreeMap;
 /// Why a model takes no pictures though it has the component for them.
 pub(crate) const BLIND: &str =
     "the source has no `preprocessor_config.json`, so the bundle takes texts alone and no pictures";
+
+/// What somebody should know of a model that takes more than is made of it here.
+pub(crate) fn left_out(def: &ModelDef) -> Option<String> {
+    (!def.left_out.is_empty()).then(|| {
+        format!(
+            "the source also takes {}, which are left out: the bundle takes texts alone",
+            def.left_out.join(" and ")
+        )
+    })
+}
 
 /// The components of `def` that see or hear.
 pub(crate) fn components(def: &ModelDef) -> Vec<&'static str> {
@@ -47,6 +58,36 @@ pub(crate) fn on_integers(component: &str, graph: &mut Graph, chosen: &BTreeMap<
         let what = format!("the graph of the component `{component}` cannot be made: {e}");
         Error::new(ErrorKind::Unsupported, what)
     })
+}
+
+/// What somebody should know of how pictures and sounds can be shown: the tokenizer does not know their tokens where a text model and encoders of two models
+/// were named together.
+pub(crate) fn fit(
+    tokenizer: Option<&TokenizerFiles>,
+    vision: Option<&Processor>,
+    hearing: Option<&Hearing>,
+) -> Result<Option<String>> {
+    let films = vision.and_then(|v| Some(&v.films.as_ref()?.marks.token));
+    let pictures = vision.and_then(|v| Some(&v.marks.as_ref()?.token));
+    let sounds = hearing.map(|h| &h.marks.token);
+    let tokens: Vec<&String> = [pictures, films, sounds]
+        .into_iter()
+        .flatten()
+        .filter(|token| !token.is_empty())
+        .collect();
+    let (Some(files), [_, ..]) = (tokenizer, &tokens[..]) else {
+        return Ok(None);
+    };
+    let tokenizer = cactus_text::Tokenizer::from_bytes(&files.tokenizer_json)
+        .map_err(|e| Error::new(ErrorKind::Malformed, "the tokenizer cannot be read").caused_by(e))?;
+    if let Some(token) = tokens.into_iter().find(|token| tokenizer.token_id(token).is_none()) {
+        return Ok(Some(format!(
+            "the tokenizer does not know the token `{token}`, so the model can be shown nothing; expected a text model and encoders of one model"
+        )));
+    }
+    Ok(files.chat_template.is_none().then(|| {
+        "the source has no chat template, and without one the model is shown no pictures and sounds".to_owned()
+    }))
 }
 
 /// Writes the records that there are.

@@ -37,7 +37,7 @@ pub enum Error {
     Picture(#[from] cactus_vision::Error),
     /// See [`ErrorKind::TooManyTokens`].
     #[error(
-        "a picture of {width} x {height} pixels has {tokens} tokens, and the context holds {context}; make the context larger or the picture smaller"
+        "a picture of {width} x {height} pixels has {tokens} tokens, and the context holds {context}; make the picture smaller, or the context larger where the model allows it (`--context` of the command)"
     )]
     TooManyTokens {
         /// Width in pixels.
@@ -51,8 +51,8 @@ pub enum Error {
     },
     /// See [`ErrorKind::TooManyTokens`].
     #[error(
-        "a film of which {frames} frames are seen has {tokens} tokens, and the context holds {context}; make the context larger, or let the \
-         model see fewer frames"
+        "a film of which {frames} frames are seen has {tokens} tokens, and the context holds {context}; let the model see fewer frames (`--video-frames` of the \
+         command), or make the context larger where the model allows it (`--context`)"
     )]
     TooManyFrames {
         /// Frames that the model sees.
@@ -70,6 +70,16 @@ pub enum Error {
         /// Their times.
         times: usize,
     },
+    /// See [`ErrorKind::Picture`].
+    #[error("frame {frame}: expected {} x {} pixels, as the first frame that is seen has, found {} x {}", first[0], first[1], found[0], found[1])]
+    FrameSize {
+        /// Which frame, from 1.
+        frame: usize,
+        /// Its width and height in pixels.
+        found: [u32; 2],
+        /// Those of the first.
+        first: [u32; 2],
+    },
     /// See [`ErrorKind::Sound`].
     #[error(transparent)]
     Sound(#[from] cactus_audio::Error),
@@ -78,7 +88,7 @@ pub enum Error {
     SoundLength(String),
     /// See [`ErrorKind::TooManyTokens`].
     #[error(
-        "a sound of {seconds:.1} s has {tokens} tokens, and the context holds {context}; make the context larger or the sound shorter"
+        "a sound of {seconds:.1} s has {tokens} tokens, and the context holds {context}; make the sound shorter, or the context larger where the model allows it (`--context` of the command)"
     )]
     TooManySeconds {
         /// Its length.
@@ -98,7 +108,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Picture(_) | Error::FilmTimes { .. } => ErrorKind::Picture,
+            Error::Picture(_) | Error::FilmTimes { .. } | Error::FrameSize { .. } => ErrorKind::Picture,
             Error::Sound(_) | Error::SoundLength(_) => ErrorKind::Sound,
             Error::TooManyTokens { .. } | Error::TooManyFrames { .. } | Error::TooManySeconds { .. } => {
                 ErrorKind::TooManyTokens

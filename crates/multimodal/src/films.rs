@@ -2,8 +2,8 @@
 
 use crate::cache::Cache;
 use crate::pictures::{Pictures, wrong};
-use crate::{Error, Result, fit_together, numbered};
-use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows, Timing};
+use crate::{Error, Result, fit_together, unshown};
+use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows, Timing, Unshown};
 use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_vision::decode::header;
 use cactus_vision::processor::{self, FilmPlan, Processed};
@@ -162,10 +162,20 @@ impl Films {
             }
             Timing::At(times, seconds) => ((0..count).collect(), times.clone(), *seconds),
         };
-        let sides = match chosen.first() {
-            Some(&first) => header(&frames.files[first], limits).map(|found| [found.width, found.height])?,
-            None => [0; 2],
-        };
+        let mut sides = None;
+        for &i in &chosen {
+            let found = header(&frames.files[i], limits).map_err(|e| e.within(frame_name(i)))?;
+            let found = [found.width, found.height];
+            let first = *sides.get_or_insert(found);
+            if found != first {
+                return Err(Error::FrameSize {
+                    frame: i + 1,
+                    found,
+                    first,
+                });
+            }
+        }
+        let sides = sides.unwrap_or_default();
         Ok(Seen {
             plan: self.plan_of(model, chosen.len(), sides, &times, seconds)?,
             chosen,
@@ -194,7 +204,11 @@ impl Films {
             }
         });
         let processor = self.pictures.processor();
-        let mut frame = |i: usize| Ok(processor.decode(&frames.files[seen.chosen[i]], limits)?);
+        let mut frame = |i: usize| {
+            let i = seen.chosen[i];
+            let frame = processor.decode(&frames.files[i], limits);
+            Ok(frame.map_err(|e| e.within(frame_name(i)))?)
+        };
         self.encoded(model, (digest, seen.plan), &mut frame, cancel)
     }
 
@@ -268,28 +282,31 @@ impl Films {
     }
 }
 
+fn frame_name(i: usize) -> String {
+    format!("frame {}", i + 1)
+}
+
 impl Shows for Films {
     fn show(
         &self,
         model: &Model,
         files: &[&MediaFile],
         asking: &Asking<'_>,
-    ) -> std::result::Result<Vec<Shown>, String> {
+    ) -> std::result::Result<Vec<Shown>, Unshown> {
         let limits = Limits::default();
-        let of = |i: usize, e: Error| numbered("film", i, files.len(), &e);
         let mut planned = Vec::new();
         for (i, file) in files.iter().enumerate() {
             let MediaFile::Frames(files, timing) = file else {
-                return Err("expected the frames of a film, found one file".to_owned());
+                return Err(unshown(i, "expected the frames of a film, found one file"));
             };
             let frames = Frames { files, timing };
-            planned.push((frames, self.seen(model, frames, &limits).map_err(|e| of(i, e))?));
+            planned.push((frames, self.seen(model, frames, &limits).map_err(|e| unshown(i, e))?));
         }
         let tokens: u64 = planned.iter().map(|(_, seen)| seen.plan.tokens).sum();
         fit_together(model, asking, "films", files.len(), tokens)?;
         let look = |(i, (frames, seen))| {
             let watched = self.look(model, frames, seen, &limits, (asking.salt, asking.cancel));
-            watched.map(|watched| watched.shown).map_err(|e| of(i, e))
+            watched.map(|watched| watched.shown).map_err(|e| unshown(i, e))
         };
         planned.into_iter().enumerate().map(look).collect()
     }

@@ -28,7 +28,7 @@ pub use pictures::{Look, Pictures};
 pub use sounds::{Heard, Sounds};
 
 use cactus_engine::Model;
-use cactus_engine::chat::{Asking, MediaFile};
+use cactus_engine::chat::{Asking, MediaFile, Unshown};
 use std::sync::Arc;
 
 /// Gives `model` what it sees and hears with, as far as its bundle has that, for conversations that hold files.
@@ -42,19 +42,19 @@ pub fn attach(model: &Model) -> Result<()> {
 }
 
 /// The files of pictures or sounds.
-fn files_of<'a>(files: &[&'a MediaFile]) -> std::result::Result<Vec<&'a [u8]>, String> {
-    let each = files.iter().map(|file| match file {
+fn files_of<'a>(files: &[&'a MediaFile]) -> std::result::Result<Vec<&'a [u8]>, Unshown> {
+    let each = files.iter().enumerate().map(|(i, file)| match file {
         MediaFile::File(bytes) => Ok(&bytes[..]),
-        MediaFile::Frames(..) => Err("expected a file, found the frames of a film".to_owned()),
+        MediaFile::Frames(..) => Err(unshown(i, "expected a file, found the frames of a film")),
     });
     each.collect()
 }
 
-/// What is wrong with one of `count` pictures, sounds or films.
-fn numbered(what: &str, i: usize, count: usize, error: &Error) -> String {
-    match count {
-        1 => error.to_string(),
-        _ => format!("{what} {}: {error}", i + 1),
+/// What is wrong with one of the pictures, sounds or films.
+fn unshown(i: usize, what: impl ToString) -> Unshown {
+    Unshown {
+        which: Some(i),
+        what: what.to_string(),
     }
 }
 
@@ -70,8 +70,8 @@ fn fit_together(
     match tokens < context as u64 || asking.rolls {
         true => Ok(()),
         false => Err(format!(
-            "the {count} {of} of this conversation have {tokens} tokens together, and the context holds {context}; send fewer {of}, or make \
-             the context larger"
+            "the {count} {of} of this conversation have {tokens} tokens together, and the context holds {context}; send fewer or smaller {of}, or \
+             make the context larger where the model allows it (`--context` of the command)"
         )),
     }
 }

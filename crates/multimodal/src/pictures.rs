@@ -2,10 +2,10 @@
 
 use crate::cache::Cache;
 use crate::films::Films;
-use crate::{Error, Result, files_of, fit_together, numbered, owner};
+use crate::{Error, Result, files_of, fit_together, owner, unshown};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, VISION_PATH};
-use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows};
+use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows, Unshown};
 use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
@@ -396,21 +396,20 @@ impl Shows for Pictures {
         model: &Model,
         files: &[&MediaFile],
         asking: &Asking<'_>,
-    ) -> std::result::Result<Vec<Shown>, String> {
+    ) -> std::result::Result<Vec<Shown>, Unshown> {
         let files = files_of(files)?;
         let limits = Limits::default();
-        let of = |i: usize, e: Error| numbered("picture", i, files.len(), &e);
         let (mut tokens, mut plans) = (0, Vec::new());
         for (i, bytes) in files.iter().enumerate() {
-            let found = header(bytes, &limits).map_err(|e| of(i, e.into()))?;
-            let plan = self.plan(model, found.width, found.height).map_err(|e| of(i, e))?;
+            let found = header(bytes, &limits).map_err(|e| unshown(i, Error::from(e)))?;
+            let plan = self.plan(model, found.width, found.height).map_err(|e| unshown(i, e))?;
             tokens += plan.tokens;
             plans.push(plan);
         }
         fit_together(model, asking, "pictures", files.len(), tokens)?;
         let look = |(i, (bytes, plan)): (usize, (&&[u8], Plan))| {
             let look = self.look(model, bytes, plan, &limits, (asking.salt, asking.cancel));
-            look.map(|look| look.shown).map_err(|e| of(i, e))
+            look.map(|look| look.shown).map_err(|e| unshown(i, e))
         };
         files.iter().zip(plans).enumerate().map(look).collect()
     }

@@ -1,12 +1,12 @@
 //! What a model hears sounds with.
 
 use crate::cache::Cache;
-use crate::{Error, Result, files_of, fit_together, numbered, owner};
+use crate::{Error, Result, files_of, fit_together, owner, unshown};
 use cactus_audio::Frontend;
 use cactus_audio::decode::{Limits, Mono, Reader};
 use cactus_base::Pool;
 use cactus_bundle::{Bundle, FrontEnd, HEARING_PATH, Hearing};
-use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows};
+use cactus_engine::chat::{Asking, MediaFile, Sense, Shown, Shows, Unshown};
 use cactus_engine::{CancelToken, MediaDigest, MediaKind, Model};
 use cactus_runtime::Function;
 use cactus_tensor::{Elements, TensorView};
@@ -81,6 +81,8 @@ pub struct Heard {
     pub encode_seconds: f64,
     /// Whether it had been encoded before.
     pub known: bool,
+    /// Whether its file ends before it should; `false` where it was known.
+    pub is_cut_off: bool,
 }
 
 impl Sounds {
@@ -157,8 +159,9 @@ impl Sounds {
             return Ok(known);
         }
         let begun = Instant::now();
-        let samples = self.decode(bytes)?;
-        self.encoded(model, digest, &samples, (begun, cancel))
+        let (samples, is_cut_off) = self.decode(bytes)?;
+        let heard = self.encoded(model, digest, &samples, (begun, cancel))?;
+        Ok(Heard { is_cut_off, ..heard })
     }
 
     /// Listens to samples from -1 to 1, mono, at [`Sounds::sample_rate_hz`].
@@ -176,15 +179,15 @@ impl Sounds {
         }
     }
 
-    /// The samples of a file, at most one more than the model hears.
-    fn decode(&self, bytes: &[u8]) -> Result<Vec<f32>> {
+    /// The samples of a file, at most one more than the model hears, and whether it ends before its end.
+    fn decode(&self, bytes: &[u8]) -> Result<(Vec<f32>, bool)> {
         let most = self.hearing.most_samples as usize;
         let reader = Reader::from_bytes(bytes.to_vec(), Limits::default())?;
         let mut mono = Mono::new(reader, self.sample_rate_hz())?;
         let mut samples = Vec::new();
         while samples.len() <= most && mono.read(&mut samples)? {}
         samples.truncate(most + 1);
-        Ok(samples)
+        Ok((samples, mono.reader().is_truncated()))
     }
 
     fn belongs_to(&self, model: &Model) -> Result<()> {
@@ -238,6 +241,7 @@ impl Sounds {
             prepare_seconds,
             encode_seconds,
             known,
+            is_cut_off: false,
         }
     }
 
@@ -345,19 +349,18 @@ impl Shows for Sounds {
         model: &Model,
         files: &[&MediaFile],
         asking: &Asking<'_>,
-    ) -> std::result::Result<Vec<Shown>, String> {
+    ) -> std::result::Result<Vec<Shown>, Unshown> {
         let files = files_of(files)?;
-        let of = |i: usize, e: Error| numbered("sound", i, files.len(), &e);
         let mut tokens = 0;
         for (i, bytes) in files.iter().enumerate() {
             // Decoding is little work beside hearing.
-            let samples = self.decode(bytes).map_err(|e| of(i, e))?.len();
-            tokens += self.tokens(model, samples).map_err(|e| of(i, e))?;
+            let samples = self.decode(bytes).map_err(|e| unshown(i, e))?.0.len();
+            tokens += self.tokens(model, samples).map_err(|e| unshown(i, e))?;
         }
         fit_together(model, asking, "sounds", files.len(), tokens as u64)?;
         let each = files.iter().enumerate().map(|(i, bytes)| {
             let heard = self.listen_to_salted(model, bytes, (asking.salt, asking.cancel));
-            heard.map(|heard| heard.shown).map_err(|e| of(i, e))
+            heard.map(|heard| heard.shown).map_err(|e| unshown(i, e))
         });
         each.collect()
     }

@@ -135,6 +135,7 @@ impl Model {
         let options = LoadOptions {
             context_tokens: context,
             chunk_tokens: chunk,
+            picture_rows: None,
             kv_dtype: match kv {
                 "int8" => KvDType::I8G32,
                 "f16" => KvDType::F16,

@@ -6,6 +6,7 @@ use crate::state::StatePlans;
 use crate::step::{Lowered, Step};
 use crate::{Error, MemoryReport, Result};
 use cactus_bundle::{Bundle, Weight};
+use cactus_ir::Op;
 use cactus_kernels::{Kernels, KvDType};
 use cactus_quant::PackedView;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub struct Options {
     pub context_tokens: usize,
     /// Most positions computed by one call.
     pub chunk_tokens: usize,
+    /// Rows of a medium that one call can compute beside these, where the component lets them see each other, as no call may end within them then.
+    pub rows_together: usize,
     /// Element type of the KV cache.
     pub kv_dtype: KvDType,
     /// Kernels to use; `None` takes the fastest tier of this CPU (or the one that `CACTUS_ISA` names).
@@ -28,6 +31,7 @@ impl Default for Options {
         Options {
             context_tokens: 2048,
             chunk_tokens: 128,
+            rows_together: 0,
             kv_dtype: KvDType::I8G32,
             kernels: None,
         }
@@ -59,7 +63,11 @@ impl Program {
             ));
         }
         let context_tokens = options.context_tokens.min(bundle.manifest().context_tokens);
-        let chunk_tokens = options.chunk_tokens.min(context_tokens);
+        let see_ahead = graph
+            .nodes()
+            .any(|(_, node)| matches!(&node.op, Op::Attention(a) if a.until));
+        let together = if see_ahead { options.rows_together } else { 0 };
+        let chunk_tokens = options.chunk_tokens.saturating_add(together).min(context_tokens);
         let kernels = match options.kernels {
             Some(k) => k,
             None => Kernels::detect()?,

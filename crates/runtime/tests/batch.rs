@@ -28,6 +28,7 @@ fn options(kv_dtype: KvDType, kernels: Option<&'static Kernels>) -> Options {
     Options {
         context_tokens: LONGEST,
         chunk_tokens: CHUNK,
+        rows_together: 0,
         kv_dtype,
         kernels,
     }

@@ -89,6 +89,7 @@ fn digests(case: &Path, dir: &Path) -> String {
             let options = Options {
                 context_tokens: 4096,
                 chunk_tokens: 4096,
+                rows_together: 0,
                 kv_dtype,
                 kernels: Some(kernels),
             };

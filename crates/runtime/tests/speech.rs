@@ -83,6 +83,7 @@ fn execution(bundle: &Arc<Bundle>, kv_dtype: KvDType, kernels: Option<&'static K
     let options = Options {
         context_tokens: 64,
         chunk_tokens: 64,
+        rows_together: 0,
         kv_dtype,
         kernels,
     };

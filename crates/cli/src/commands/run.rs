@@ -15,7 +15,8 @@ use cactus_base::Pool;
 use cactus_engine::chat::{Chat as Prepared, ChatRequest, Message, ToolCall};
 use cactus_engine::speculate::{Drafter, ModelDrafter, PromptLookup};
 use cactus_engine::{
-    Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Guides, Model, Overflow, Session,
+    Bundle, CancelToken, Completion, Delta, FinishReason, GenerateOptions, Guides, LoadOptions, Model, Overflow,
+    Session,
 };
 use cactus_router::Kept as KeptHere;
 use cactus_router::hybrid::route::Reason;
@@ -78,7 +79,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if let (true, Some((option, _))) = (args.route.is_given(), alone.iter().find(|(_, given)| *given)) {
         bail!("`{option}` is for answers of this machine alone; leave it out, or `--cloud` and `--policy`");
     }
-    let loaded = Model::of(bundle, &model::load_options(&args.engine))?;
+    let options = LoadOptions {
+        picture_rows: args.image_tokens.map(|tokens| tokens as usize),
+        ..model::load_options(&args.engine)
+    };
+    let loaded = Model::of(bundle, &options)?;
     let mut attached = Attached::new(
         &loaded,
         [args.image_tokens, args.video_frames],
@@ -111,6 +116,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         None => Kept::default(),
     };
     let interrupt = Interrupt::install()?;
+    attached.plan(&loaded, &args.image)?;
     for file in &args.image {
         interrupt.while_answering(|cancel| attached.show(&loaded, file, cancel))?;
     }
@@ -641,6 +647,9 @@ impl Chat<'_> {
             "/system" => {
                 self.system = (!rest.trim().is_empty()).then(|| rest.trim().to_owned());
                 self.forget("(system prompt set; the conversation starts again)");
+            }
+            "/image" | "/video" | "/audio" if rest.trim().is_empty() => {
+                output::note(format!("`{command}` needs a file: {command} FILE"));
             }
             "/image" | "/video" | "/audio" => {
                 let interrupt = self.interrupt.clone();

@@ -6,6 +6,7 @@ use crate::commands::watch::Watched;
 use crate::commands::{corpus, route};
 use crate::{model, output};
 use anyhow::{Context as _, Result};
+use cactus_engine::LoadOptions;
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_hub::{Fetcher, ModelRef, preferred};
 use cactus_rag::INDEX_FILE;
@@ -38,7 +39,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     }
     log();
     let limits = ModelLimits {
-        load: model::load_options(&args.engine),
+        load: LoadOptions {
+            picture_rows: args.image_tokens.map(|tokens| tokens as usize),
+            ..model::load_options(&args.engine)
+        },
         scheduler: SchedulerLimits {
             sequences: args.parallel,
             queue: args.queue,

@@ -66,7 +66,7 @@ fn run_shows_a_model_the_frames_in_a_folder() {
     );
     assert!(
         c.ok(&["inspect", "vlm"])
-            .contains("of a film 1 frames a second, at most 64")
+            .contains("of a film one frame a second, at most 64")
     );
 }
 

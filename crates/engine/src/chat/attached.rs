@@ -76,7 +76,8 @@ impl Data<'_> {
                     let found = frames.len();
                     return Err(format!("expected at most {MAX_FRAMES} frames of a film, found {found}"));
                 }
-                let frames = frames.iter().map(|data| file_bytes(data)).collect::<Result<_, _>>()?;
+                let bytes = |(i, data): (usize, &&str)| file_bytes(data).map_err(|e| format!("frame {}: {e}", i + 1));
+                let frames = frames.iter().enumerate().map(bytes).collect::<Result<_, _>>()?;
                 MediaFile::Frames(frames, timing.clone())
             }
         })
@@ -149,7 +150,7 @@ pub fn sound_of_part(part: &Map<String, Value>) -> Result<Option<Option<&str>>, 
     match kind {
         Some("audio_url") => data_of_url(text, "audio/wav")
             .map(|data| Some(Some(data)))
-            .map_err(|what| (field, what)),
+            .map_err(|what| (field, fetchable(what))),
         _ => Ok(Some(Some(text))),
     }
 }
@@ -176,7 +177,7 @@ pub fn picture_of_part(part: &Map<String, Value>) -> Result<Option<Option<&str>>
             };
             picture_of_url(url)
                 .map(|data| Some(Some(data)))
-                .map_err(|what| (field, what))
+                .map_err(|what| (field, fetchable(what)))
         }
         _ => Ok(None),
     }
@@ -190,11 +191,22 @@ fn of_image(part: &Map<String, Value>) -> Result<Option<&str>, WrongPart> {
             (Value::String(kind), Value::String(data)) if kind == "base64" => Ok(Some(data)),
             (Value::String(kind), _) if kind != "base64" => Err((
                 "source.type",
-                format!("found `{kind}`, expected `base64`: no addresses are fetched and no files kept"),
+                format!("found `{kind}`, expected `base64`: no addresses are fetched and no files kept{FETCHES}"),
             )),
             _ => Err(("source", "expected `type` `base64` and `data`".to_owned())),
         },
         (Some(_), _) => Err(("data", "expected a picture file as base64".to_owned())),
+    }
+}
+
+/// What a server may do with addresses.
+const FETCHES: &str = "; a server that was started with `--fetch-media` fetches them";
+
+/// The same error, of a part whose address a server may fetch.
+fn fetchable(what: String) -> String {
+    match what.contains("no addresses are fetched") {
+        true => what + FETCHES,
+        false => what,
     }
 }
 

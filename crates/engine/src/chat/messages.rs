@@ -45,7 +45,7 @@ pub(super) fn checked(messages: &[Value]) -> Result<Checked> {
     let messages = messages.collect::<Result<_>>()?;
     let bytes: usize = files
         .iter()
-        .filter_map(|(_, file)| file.as_ref())
+        .filter_map(|file| file.file.as_ref())
         .map(MediaFile::bytes)
         .sum();
     check_files(files.len(), bytes).map_err(|what| request_error("messages", what))?;
@@ -149,7 +149,8 @@ fn content(content: Option<&Value>, role: &str, at: &str, files: &mut Vec<File>)
                 return Err(request_error(at, what));
             }
             let file = data.map(|data| data.decode()).transpose();
-            files.push((sense, file.map_err(|what| request_error(&*at, what))?));
+            let file = file.map_err(|what| request_error(&*at, what))?;
+            files.push(File { sense, file, at });
             text.push(place(sense));
             after_text = false;
             continue;

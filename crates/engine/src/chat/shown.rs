@@ -21,8 +21,16 @@ pub(super) const PLACES: [char; COUNT] = ['\u{1fffe}', '\u{1ffff}', '\u{2fffe}']
 /// What these are.
 const SENSES: [Sense; COUNT] = [Sense::Picture, Sense::Sound, Sense::Film];
 
-/// A part of a message that is a picture, a sound or a film, and its file, where it came with it.
-pub(super) type File = (Sense, Option<MediaFile>);
+/// A part of a message that is a picture, a sound or a film.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) sense: Sense,
+    /// What came with it, if anything did.
+    pub(super) file: Option<MediaFile>,
+    /// Its field of the request, as `messages[0].content[1]`.
+    pub(super) at: String,
+}
+
 /// What a template should write for a picture, a sound and a film, where there are such.
 pub(super) type Written<'a> = [Option<&'a str>; COUNT];
 
@@ -59,9 +67,28 @@ pub trait Shows: Debug + Send + Sync {
     /// is decoded.
     ///
     /// # Errors
-    /// What is wrong with one, in words.
-    fn show(&self, model: &Model, files: &[&MediaFile], asking: &Asking<'_>)
-    -> std::result::Result<Vec<Shown>, String>;
+    /// What is wrong with one, or with all of them together.
+    fn show(
+        &self,
+        model: &Model,
+        files: &[&MediaFile],
+        asking: &Asking<'_>,
+    ) -> std::result::Result<Vec<Shown>, Unshown>;
+}
+
+/// Why pictures, sounds or films could not be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unshown {
+    /// Which of them is at fault, where it is one.
+    pub which: Option<usize>,
+    /// What is wrong, in words.
+    pub what: String,
+}
+
+impl From<String> for Unshown {
+    fn from(what: String) -> Self {
+        Unshown { which: None, what }
+    }
 }
 
 /// Who asks about pictures, sounds or films, and how.
@@ -83,7 +110,7 @@ pub(super) fn shown(model: &Model, files: Vec<File>, request: &ChatRequest) -> R
         of_sense(model, Sense::Film, &files, &request.films, request)?,
     ]
     .map(Vec::into_iter);
-    let each = files.iter().map(|(sense, _)| of_each[*sense as usize].next());
+    let each = files.iter().map(|file| of_each[file.sense as usize].next());
     let all: Option<Vec<Shown>> = each.collect();
     all.ok_or_else(|| request_error("messages", "not all pictures, sounds and films could be shown"))
 }
@@ -95,13 +122,9 @@ fn of_sense(model: &Model, sense: Sense, files: &[File], given: &[Shown], reques
         Sense::Sound => ("a sound", "sounds", "hears"),
         Sense::Film => ("a film", "films", "sees"),
     };
-    let own = || {
-        files
-            .iter()
-            .filter(|(of, _)| *of == sense)
-            .map(|(_, file)| file.as_ref())
-    };
-    let bytes: Vec<&MediaFile> = own().flatten().collect();
+    let own = || files.iter().filter(|file| file.sense == sense);
+    let came = || own().filter_map(|file| Some((&file.at, file.file.as_ref()?)));
+    let bytes: Vec<&MediaFile> = came().map(|(_, file)| file).collect();
     let without = own().count() - bytes.len();
     if without != given.len() {
         let part = sense.part();
@@ -125,16 +148,17 @@ fn of_sense(model: &Model, sense: Sense, files: &[File], given: &[Shown], reques
     };
     let made = match (bytes.is_empty(), model.shows(sense)) {
         (true, _) => Vec::new(),
-        (false, Some(shows)) => shows
-            .show(model, &bytes, &asking)
-            .map_err(|what| request_error("messages", what))?,
+        (false, Some(shows)) => shows.show(model, &bytes, &asking).map_err(|unshown| {
+            let at = unshown.which.and_then(|i| came().nth(i));
+            request_error(at.map_or("messages", |(at, _)| at), unshown.what)
+        })?,
         (false, None) => {
             let what = format!("the model `{}` {senses} no {all}", model.bundle().manifest().name);
             return Err(request_error("messages", what));
         }
     };
     let (mut made, mut given) = (made.into_iter(), given.iter().cloned());
-    let each = own().filter_map(|file| match file {
+    let each = own().filter_map(|file| match file.file {
         Some(_) => made.next(),
         None => given.next(),
     });

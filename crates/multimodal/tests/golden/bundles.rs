@@ -1,6 +1,6 @@
 //! What is in the bundles of models that see: the encoder of a GGUF file, and how many bits its weights have.
 
-use super::{CASES, bundle, calls_of, farthest, golden, greedy, load, logits};
+use super::{CASES, bundle, farthest, golden, greedy, load, logits};
 use cactus_bundle::Bundle;
 use cactus_engine::chat::{Chat, ChatRequest};
 use cactus_engine::{CancelToken, LoadOptions, Model};
@@ -34,8 +34,8 @@ fn encoder_in_a_file_of_its_own_gives_the_rows_of_the_folder() {
         };
         let path = folder.path().join(format!("{name}-gguf"));
         convert(&golden(name).join(text), &path, &options, &mut |_, _| {}).unwrap();
-        let (model, pictures) = load(&path, calls_of(name, 64));
-        let (other, of_folder) = load(&bundle(folder.path(), name, Bits::ThirtyTwo), calls_of(name, 64));
+        let (model, pictures) = load(&path, 64);
+        let (other, of_folder) = load(&bundle(folder.path(), name, Bits::ThirtyTwo), 64);
         // The file does not say how pictures are cut, so their views are those of the released models.
         let (whole, own) = (pictures.processor(), of_folder.processor());
         assert_eq!(
@@ -196,7 +196,7 @@ fn rows_of_eight_bits_are_near_those_of_thirty_two() {
     let folder = tempfile::tempdir().unwrap();
     for name in CASES {
         let rows = |bits| {
-            let (model, pictures) = load(&bundle(folder.path(), name, bits), calls_of(name, 128));
+            let (model, pictures) = load(&bundle(folder.path(), name, bits), 128);
             let picture = Picture::new(64, 64, picture_noise(64, 64, 7)).unwrap();
             let look = pictures.look_at(&model, &picture, &CancelToken::new()).unwrap();
             look.shown.media.rows().to_vec()

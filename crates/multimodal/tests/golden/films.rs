@@ -1,6 +1,6 @@
 //! Films, against what transformers computed (`golden/seeing_films.py`).
 
-use super::{Expected, bundle, calls_of, farthest, golden, greedy, like, load};
+use super::{Expected, bundle, farthest, golden, greedy, like, load};
 use cactus_engine::chat::{Chat, ChatRequest, Data, MediaFile, Sense, Timing, to_base64};
 use cactus_engine::scheduler::{Scheduler, SchedulerLimits};
 use cactus_engine::{CancelToken, Model};
@@ -68,7 +68,7 @@ fn rows_prompt_and_logits_of_a_film_are_those_of_transformers() {
     for (name, token) in CASES {
         let want = Expected::read(name, ["film.json", "film.safetensors"]);
         let path = bundle(folder.path(), name, Bits::ThirtyTwo);
-        let (model, _, films) = with_films(&path, calls_of(name, 128));
+        let (model, _, films) = with_films(&path, 128);
         let (frames, rate) = film(&want);
         let watched = watch(&model, &films, &frames, rate);
         let far = farthest(watched.shown.media.rows(), &want.numbers("rows"));
@@ -93,7 +93,7 @@ fn frames_in_a_message_are_seen_as_the_film() {
     for (name, _) in CASES {
         let want = Expected::read(name, ["film.json", "film.safetensors"]);
         let path = bundle(folder.path(), name, Bits::ThirtyTwo);
-        let (model, _, films) = with_films(&path, calls_of(name, 128));
+        let (model, _, films) = with_films(&path, 128);
         let (frames, rate) = film(&want);
         let seconds = frames.len() as f64 / rate;
         let files: Vec<String> = frames.iter().map(|frame| to_base64(&png(frame))).collect();

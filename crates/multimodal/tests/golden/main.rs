@@ -84,14 +84,6 @@ fn load_model(path: &Path, chunk_tokens: usize) -> Arc<Model> {
     Model::load(path, &options).unwrap()
 }
 
-/// A call with so many positions, or more where the rows of a picture have to be computed at once.
-fn calls_of(name: &str, positions: usize) -> usize {
-    match name {
-        "gemma4_moe" => positions.max(320),
-        _ => positions,
-    }
-}
-
 struct Expected {
     about: Value,
     file: Vec<u8>,
@@ -221,7 +213,7 @@ fn rows_prompt_and_logits_are_those_of_transformers() {
 /// Rows, prompt and logits of the bundle at `path`, which is of the case `name`.
 fn like_transformers(name: &str, path: &Path) {
     let want = Expected::of(name);
-    let (model, pictures) = load(path, calls_of(name, 128));
+    let (model, pictures) = load(path, 128);
     let request = want.request(&model, &pictures);
     let chat = Chat::new(&model, &request).unwrap();
     for (i, media) in chat.media().iter().enumerate() {
@@ -259,7 +251,14 @@ fn like(name: &str, model: &Arc<Model>, chat: &Chat, (want, token): (&Expected, 
 /// Without states nothing is stored in half precision.
 #[test]
 fn function_of_a_whole_sequence_gives_the_logits_of_transformers() {
-    for (name, token) in [("gemma3", 7), ("gemma3n", 161), ("gemma4", 6), ("gemma4_moe", 6)] {
+    for (name, token) in [
+        ("gemma3", 7),
+        ("gemma3n", 161),
+        ("gemma4", 6),
+        ("gemma4_moe", 6),
+        ("lfm2_vl", 4),
+        ("smolvlm", 4),
+    ] {
         whole_sequence(name, token);
     }
 }
@@ -269,7 +268,8 @@ fn whole_sequence(name: &str, token: u32) {
     let want = Expected::of(name);
     let path = bundle(folder.path(), name, Bits::ThirtyTwo);
     let ids = want.ids("ids");
-    let (rows, hidden) = ([want.numbers("rows.0"), want.numbers("rows.1")].concat(), 32);
+    let rows = [want.numbers("rows.0"), want.numbers("rows.1")].concat();
+    let hidden = rows.len() / ids.iter().filter(|id| **id == token).count();
     let (mut filled, mut taken) = (vec![0.0; ids.len() * hidden], rows.chunks(hidden));
     for (row, _) in filled.chunks_mut(hidden).zip(&ids).filter(|(_, id)| **id == token) {
         row.copy_from_slice(taken.next().unwrap());
@@ -327,9 +327,68 @@ fn answers_beside_others_are_those_of_each_alone() {
     }
 }
 
+/// As many rows as the released models have, which see each other and so are computed by one call.
+#[test]
+fn pictures_that_see_themselves_fit_a_call_whatever_their_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    for file in std::fs::read_dir(golden("gemma4_moe")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), source.join(file.file_name())).unwrap();
+    }
+    let at = source.join("preprocessor_config.json");
+    let text = std::fs::read_to_string(&at).unwrap();
+    std::fs::write(&at, text.replace("\"max_soft_tokens\": 70", "\"max_soft_tokens\": 280")).unwrap();
+    let path = folder.path().join("bundle");
+    convert(&source, &path, &ConvertOptions::default(), &mut |_, _| {}).unwrap();
+    let picture = Picture::new(60, 40, picture_noise(60, 40, 7)).unwrap();
+    for (asked, rows) in [(None, 200..281), (Some(140), 100..141)] {
+        let options = LoadOptions {
+            picture_rows: asked,
+            threads: Some(2),
+            ..LoadOptions::default()
+        };
+        let model = Model::load(&path, &options).unwrap();
+        let tokens = asked.map(|tokens| tokens as u32);
+        let pictures = Pictures::attach_with(&model, tokens, None).unwrap().unwrap();
+        let shown = pictures.look_at(&model, &picture, &CancelToken::new()).unwrap().shown;
+        assert!(rows.contains(&shown.media.len()), "{}", shown.media.len());
+        let request = ChatRequest {
+            messages: vec![
+                json!({"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}),
+            ],
+            pictures: vec![shown],
+            ..ChatRequest::default()
+        };
+        let chat = Chat::new(&model, &request).unwrap();
+        let mut session = model.session().unwrap();
+        let answer = session
+            .generate(&chat.prompt, &greedy("gemma4_moe", 4), &CancelToken::new(), &mut |_| {})
+            .unwrap();
+        assert!(!answer.completion_token_ids.is_empty());
+    }
+    // A model loaded for smaller ones says what to do.
+    let options = LoadOptions {
+        picture_rows: Some(70),
+        chunk_tokens: 100,
+        ..LoadOptions::default()
+    };
+    let model = Model::load(&path, &options).unwrap();
+    let pictures = Pictures::attach(&model).unwrap().unwrap();
+    let error = pictures
+        .look_at(&model, &picture, &CancelToken::new())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("picture_rows") && error.contains("170 positions"),
+        "{error}"
+    );
+}
+
 fn beside_others(name: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let (model, pictures) = load(&bundle(folder.path(), name, Bits::Eight), calls_of(name, 16));
+    let (model, pictures) = load(&bundle(folder.path(), name, Bits::Eight), 16);
     let chats: Vec<Chat> = (0..6)
         .map(|i| {
             let (width, height) = (30 + 20 * i, 40);
@@ -400,7 +459,7 @@ fn answers_are_the_same_alone_in_a_session_and_in_a_scheduler() {
     for name in CASES {
         let want = Expected::of(name);
         let path = bundle(folder.path(), name, Bits::ThirtyTwo);
-        let (model, pictures) = load(&path, calls_of(name, 48));
+        let (model, pictures) = load(&path, 48);
         let request = want.request(&model, &pictures);
         let chat = Chat::new(&model, &request).unwrap();
         let mut session = model.session().unwrap();
@@ -443,7 +502,7 @@ fn answers_are_the_same_alone_in_a_session_and_in_a_scheduler() {
 fn next_question_about_a_picture_begins_behind_it() {
     let folder = tempfile::tempdir().unwrap();
     for name in CASES {
-        let (model, pictures) = load(&bundle(folder.path(), name, Bits::Eight), calls_of(name, 32));
+        let (model, pictures) = load(&bundle(folder.path(), name, Bits::Eight), 32);
         let picture = Picture::new(60, 60, picture_noise(60, 60, 5)).unwrap();
         let scheduler = Scheduler::new(Arc::clone(&model), SchedulerLimits::default()).unwrap();
         // So long that the picture ends just before a block does, of which something is kept.

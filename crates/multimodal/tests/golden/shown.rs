@@ -1,6 +1,6 @@
 //! What may be shown to a model, and what is refused by name.
 
-use super::{CASES, Expected, bundle, calls_of, golden, greedy, load, words};
+use super::{CASES, Expected, bundle, golden, greedy, load, words};
 use cactus_engine::chat::{Asking, Chat, ChatRequest, MediaFile, Sense};
 use cactus_engine::scheduler::{Request, Scheduler, SchedulerLimits};
 use cactus_engine::{CancelToken, FIRST_MEDIA_ID, LoadOptions, Model};
@@ -13,7 +13,7 @@ use serde_json::json;
 fn a_literal_token_is_no_picture() {
     let folder = tempfile::tempdir().unwrap();
     for name in CASES {
-        let (model, pictures) = load(&bundle(folder.path(), name, Bits::Eight), calls_of(name, 32));
+        let (model, pictures) = load(&bundle(folder.path(), name, Bits::Eight), 32);
         let picture = Picture::new(20, 20, picture_noise(20, 20, 5)).unwrap();
         let shown = pictures.look_at(&model, &picture, &CancelToken::new()).unwrap().shown;
         let [token, word] = words(name);

@@ -1,6 +1,6 @@
 //! Pictures and sounds that a request names by address: they are fetched where the server may do that, and stand in the request as data then.
 
-use crate::protocol::{ApiError, Kind};
+use crate::protocol::ApiError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -98,13 +98,16 @@ impl Fetching<'_> {
             },
             _ => return Ok(()),
         };
+        let refused = |what: String| ApiError::field(at.clone(), format!("`{at}`: {what}"));
         if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
-            return Ok(());
+            if url.starts_with("data:") || !url.contains(':') {
+                return Ok(());
+            }
+            let scheme: String = url.chars().take_while(|c| *c != ':').take(20).collect();
+            return Err(refused(format!(
+                "found an address (`{scheme}:`), expected one of `http:` or `https:`, or a data URL"
+            )));
         }
-        let refused = |what: String| ApiError {
-            param: Some(at),
-            ..ApiError::new(Kind::Invalid, what)
-        };
         self.count += 1;
         if self.count > MOST {
             return Err(refused(format!("expected at most {MOST} addresses in a request")));

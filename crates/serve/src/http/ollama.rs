@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use cactus_engine::chat::Sense;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -149,6 +150,9 @@ pub(super) async fn show(State(app): Shared, body: Body) -> Response {
         let mut capabilities = vec!["completion"];
         if template.is_some_and(|template| template.reads("tools")) {
             capabilities.push("tools");
+        }
+        if model.shows(Sense::Picture).is_some() {
+            capabilities.push("vision");
         }
         let known = &app.models.known()[app.models.index(name)?];
         Ok(json!({

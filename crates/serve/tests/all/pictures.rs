@@ -255,6 +255,14 @@ fn what_is_no_picture_is_refused_by_its_field() {
             reply.body
         );
     }
+    // Of several the one at fault is named.
+    let parts: Vec<Value> = [url(&file("wide.png")), url("QUFBQQ==")]
+        .iter()
+        .map(|url| json!({"type": "image_url", "image_url": {"url": url}}))
+        .collect();
+    let body = json!({"model": "sees", "messages": [{"role": "user", "content": parts}], "max_tokens": 2});
+    let error = server.post("/v1/chat/completions", &body).error(400);
+    assert_eq!(error["error"]["param"], "messages[0].content[1]", "{error}");
     let body = json!({"model": "reads", "messages": chat(&file("wide.png")), "max_tokens": 2});
     let reply = server.post("/v1/chat/completions", &body);
     assert_eq!(reply.status, 400);
@@ -273,6 +281,11 @@ fn what_is_no_picture_is_refused_by_its_field() {
 fn lists_of_models_say_who_sees() {
     let server = server();
     ask(&server, chat(&file("wide.png")));
+    for (model, sees) in [("sees", true), ("reads", false)] {
+        let shown = server.post("/api/show", &json!({"model": model})).json();
+        let capabilities = shown["capabilities"].as_array().unwrap();
+        assert_eq!(capabilities.contains(&json!("vision")), sees, "{shown}");
+    }
     let body = json!({"model": "reads", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2});
     server.post("/v1/chat/completions", &body).json();
     let list = server.get("/v1/models").json();

@@ -143,7 +143,7 @@ fn chat_images_at_addresses_are_refused_by_name() {
     let error = chat(json!({"messages": [{"role": "user", "content": [part]}]})).unwrap_err();
     assert_eq!(error.code, Some("unsupported_content"));
     assert_eq!(error.param.as_deref(), Some("messages[0].content[0].image_url.url"));
-    assert!(error.message.contains("no addresses are fetched"), "{error}");
+    assert!(error.message.contains("expected a data URL"), "{error}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn what_cannot_be_heard_is_refused_by_its_field() {
         (
             "hears",
             json!({"type": "audio_url", "audio_url": {"url": "http://a/b.wav"}}),
-            "no addresses are fetched",
+            "expected a data URL",
         ),
         ("hears", json!({"type": "audio"}), "sound file"),
         (

@@ -6,8 +6,10 @@ use anyhow::{Context as _, Result, bail};
 use cactus_engine::chat::{Data, MAX_FILE_BYTES, Sense, to_base64};
 use cactus_engine::{CancelToken, Model};
 use cactus_multimodal::{Films, Heard, Limits, Look, Pictures, Sounds, Watched};
+use cactus_vision::decode::header;
 use cactus_vision::processor::Role;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,8 +20,12 @@ pub(super) struct Attached {
     sounds: Option<Arc<Sounds>>,
     /// Whether views are told of, and in which folder they are drawn.
     tells: Option<Option<PathBuf>>,
+    /// Names of the files that were drawn, without the number of the view.
+    drawn: HashSet<String>,
     /// As parts of a message.
     waiting: Vec<Value>,
+    /// Tokens of these.
+    tokens: u64,
 }
 
 impl Attached {
@@ -43,8 +49,38 @@ impl Attached {
             pictures,
             sounds: Sounds::attach(model)?,
             tells,
+            drawn: HashSet::new(),
             waiting: Vec::new(),
+            tokens: 0,
         })
+    }
+
+    /// Refuses pictures that do not fit the context together, before any of them is encoded. What is wrong with one of them is said when it is shown.
+    pub(super) fn plan(&self, model: &Model, files: &[PathBuf]) -> Result<()> {
+        let (Some(pictures), [_, _, ..]) = (&self.pictures, files) else {
+            return Ok(());
+        };
+        let limits = Limits::default();
+        let tokens = |file: &PathBuf| {
+            let found = header(&picture_file::read(file, limits.max_bytes).ok()?, &limits).ok()?;
+            Some(pictures.plan(model, found.width, found.height).ok()?.tokens)
+        };
+        let tokens: u64 = files.iter().filter_map(tokens).sum();
+        fit(model, &format!("{} pictures", files.len()), tokens)
+    }
+
+    /// Counts what goes with the next question, where it still fits.
+    fn count(&mut self, model: &Model, tokens: u64) -> Result<()> {
+        let all = self.tokens + tokens;
+        if !self.waiting.is_empty() {
+            fit(
+                model,
+                &format!("what goes with the question, {} files,", self.waiting.len() + 1),
+                all,
+            )?;
+        }
+        self.tokens = all;
+        Ok(())
     }
 
     /// Looks at the picture in `file`, which goes with the next question.
@@ -57,16 +93,28 @@ impl Attached {
         }
         let limits = Limits::default();
         let shown = file.display();
+        let pictures = Arc::clone(pictures);
         let bytes = picture_file::read(file, limits.max_bytes)?;
+        let planned = header(&bytes, &limits).map_err(cactus_multimodal::Error::from);
+        let planned = planned.and_then(|found| pictures.plan(model, found.width, found.height));
+        let planned = planned.with_context(|| format!("`{shown}`"))?;
+        self.count(model, planned.tokens)?;
         let look = pictures.look_at_file(model, &bytes, &limits, cancel);
         let look = look.with_context(|| format!("`{shown}`"))?;
         tell(&shown.to_string(), &look);
         if let Some(folder) = &self.tells {
             views(&look);
             if let Some(folder) = folder {
-                let name = file.file_stem().unwrap_or_default().to_string_lossy();
+                let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                // Files of one name may come from several folders.
+                let names = (1..).map(|i| if i == 1 { stem.clone() } else { format!("{stem}-{i}") });
+                let name = names
+                    .into_iter()
+                    .find(|name| !self.drawn.contains(name))
+                    .unwrap_or_default();
                 let picture = pictures.processor().decode(&bytes, &limits)?;
                 drawn::draw(pictures.processor(), &picture, folder, &name)?;
+                self.drawn.insert(name);
             }
         }
         self.waiting.push(json!({"type": "image", "data": to_base64(&bytes)}));
@@ -142,7 +190,19 @@ impl Attached {
     /// Forgets them.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
+        self.tokens = 0;
     }
+}
+
+/// Refuses what has more tokens than the context.
+fn fit(model: &Model, what: &str, tokens: u64) -> Result<()> {
+    let context = model.context_tokens();
+    if tokens < context as u64 {
+        return Ok(());
+    }
+    bail!(
+        "{what} together have {tokens} tokens, and the context holds {context}; give fewer or smaller ones, or a larger `--context` where the model allows it"
+    )
 }
 
 /// What it took, in seconds.
@@ -155,8 +215,9 @@ fn times(known: bool, [prepare, encode]: [f64; 2]) -> String {
 
 fn tell_sound(name: &str, heard: &Heard) {
     let time = times(heard.known, [heard.prepare_seconds, heard.encode_seconds]);
+    let cut = if heard.is_cut_off { " (the file is cut off)" } else { "" };
     output::note(format!(
-        "{name}: {:.1} s, {} tokens, {time}",
+        "{name}: {:.1} s{cut}, {} tokens, {time}",
         heard.seconds, heard.tokens
     ));
 }

@@ -18,7 +18,11 @@ pub(super) fn draw(processor: &Processor, picture: &Picture, folder: &Path, name
         let file = folder.join(format!("{name}.{}.png", i + 1));
         write(view, processor.unit(), &file).with_context(|| format!("cannot write `{}`", file.display()))?;
     }
-    output::note(format!("drawn: {} views in `{}`", views.len(), folder.display()));
+    let what = match views.len() {
+        1 => "a view".to_owned(),
+        count => format!("{count} views"),
+    };
+    output::note(format!("drawn: {what} in `{}`", folder.display()));
     Ok(())
 }
 
