@@ -82,22 +82,9 @@ impl ExpertSizes {
 
 /// Elements of `rows` rows of `k` inputs as a packing reads them.
 fn operand_len(packing: Packing, rows: usize, k: usize) -> usize {
-    let bytes = match packing {
-        Packing::Int8G32 => QuantizedRows::bytes(rows, k),
-        packing if packing.codebook_bits().is_some() => RotatedRows::bytes(rows, k),
-        _ => return rows * k,
-    };
-    bytes.unwrap_or(usize::MAX).div_ceil(4)
-}
-
-/// Rows as a packing reads them, which were written before.
-fn operand(packing: Packing, memory: &mut [f32], rows: usize, k: usize) -> Activations<'_> {
-    match packing {
-        Packing::Int8G32 => Activations::Q8(QuantizedRows::new(bytemuck::cast_slice_mut(memory), rows, k)),
-        packing if packing.codebook_bits().is_some() => {
-            Activations::Rotated(RotatedRows::new(bytemuck::cast_slice_mut(memory), rows, k))
-        }
-        _ => Activations::F32(&memory[..rows * k]),
+    match Activations::bytes(packing, rows, k) {
+        Some(0) => rows * k,
+        bytes => bytes.unwrap_or(usize::MAX).div_ceil(4),
     }
 }
 
@@ -277,7 +264,7 @@ impl Exec<'_> {
             });
             // SAFETY: as above.
             gathered.extend(members.iter().map(|member| unsafe {
-                operand(
+                Activations::read(
                     packings[0],
                     memory.piece(member.memory[0].clone()),
                     member.places.len(),
@@ -295,7 +282,7 @@ impl Exec<'_> {
             let stage = &stage[..rows * 2 * m];
             let step = &Step::inline();
             let alone = Exec { kernels, step };
-            match operand(packings[1], to, rows, m) {
+            match Activations::read(packings[1], to, rows, m) {
                 Activations::Q8(mut to) => alone.gated_quantize(act, stage, m, rows, &mut to),
                 Activations::Rotated(mut to) => {
                     let hidden = &mut hidden[..rows * m];
@@ -309,7 +296,7 @@ impl Exec<'_> {
             .iter()
             // SAFETY: as above.
             .map(|member| unsafe {
-                operand(
+                Activations::read(
                     packings[1],
                     memory.piece(member.memory[3].clone()),
                     member.places.len(),

@@ -2,9 +2,7 @@
 
 mod support;
 
-use cactus_kernels::{
-    Activation, Activations, Epilogue, Exec, Expert, ExpertSizes, Experts, QuantizedRows, RotatedRows,
-};
+use cactus_kernels::{Activation, Epilogue, Exec, Expert, ExpertSizes, Experts};
 use cactus_quant::{Packed, Packing, pack};
 use support::{Random, assert_same_bits, products, same_everywhere};
 
@@ -78,20 +76,7 @@ impl Case {
         let mut scratch = vec![f32::NAN; Exec::experts_scratch(&sizes)];
         let mut out = before.to_vec();
         let mut memory = vec![0f32; rows * (n + 64)];
-        let memory = bytemuck::cast_slice_mut(&mut memory);
-        let x = match packings[0] {
-            Packing::Int8G32 => {
-                let mut q = QuantizedRows::new(memory, rows, n);
-                exec.quantize_rows(x, rows, n, &mut q);
-                Activations::Q8(q)
-            }
-            packing if packing.codebook_bits().is_some() => {
-                let mut q = RotatedRows::new(memory, rows, n);
-                exec.rotate_rows(x, rows, n, &mut q);
-                Activations::Rotated(q)
-            }
-            _ => Activations::F32(x),
-        };
+        let x = exec.activations(packings[0], x, [rows, n], None, &mut memory);
         exec.experts(&experts, &x, &mut scratch, self.accumulate, &mut out);
         out
     }

@@ -327,6 +327,17 @@ fn numbers(range: &RangeInclusive<f64>) -> String {
     format!("a number from {} to {}", range.start(), range.end())
 }
 
+/// The fields of `usual` with those that `given` has, and that are not null, in their place.
+pub(crate) fn over(usual: Value, given: &Map<String, Value>) -> Map<String, Value> {
+    let mut all = match usual {
+        Value::Object(all) => all,
+        _ => Map::new(),
+    };
+    let said = given.iter().filter(|(_, value)| !value.is_null());
+    all.extend(said.map(|(key, value)| (key.clone(), value.clone())));
+    all
+}
+
 /// A short form of a value for errors: never more than a line, however large the value.
 pub(crate) fn describe(value: &Value) -> String {
     match value {

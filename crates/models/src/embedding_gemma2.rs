@@ -4,7 +4,7 @@
 //!
 //! What sees and what hears stand in the same folder; they are left out.
 
-use crate::config::{Config, Dims, MAX_CONTEXT, MAX_LAYERS, MAX_WIDTH, describe, windows};
+use crate::config::{Config, Dims, MAX_CONTEXT, MAX_LAYERS, MAX_WIDTH, describe, over, windows};
 use crate::decoder::activation;
 use crate::kept_attention::{self, KeptAttention, OfKind};
 use crate::layer_inputs::LayerInputs;
@@ -91,7 +91,7 @@ fn of_texts(c: &Config<'_>, given: &Config<'_>, at: &str) -> Result<ModelDef> {
 
 /// The settings for texts, with the defaults of transformers for what they leave out.
 fn filled(given: &Config<'_>) -> Value {
-    let mut all = json!({
+    let usual = json!({
         "vocab_size": 262_144,
         "hidden_size": 512,
         "intermediate_size": 2048,
@@ -104,11 +104,7 @@ fn filled(given: &Config<'_>) -> Value {
         "eos_token_id": 1,
         "pad_token_id": 0,
     });
-    if let Some(all) = all.as_object_mut() {
-        let said = given.fields().iter().filter(|(_, value)| !value.is_null());
-        all.extend(said.map(|(key, value)| (key.clone(), value.clone())));
-    }
-    all
+    over(usual, given.fields()).into()
 }
 
 impl EmbeddingGemma2 {

@@ -1,7 +1,7 @@
 //! Gemma 3 that sees (`model_type` `gemma3`): SigLIP's encoder, the mean over the patches of a token, and the text model, in which the rows
 //! of a picture see each other. Gemma team 2025.
 
-use crate::config::{Config, describe};
+use crate::config::{Config, describe, over};
 use crate::layers::Norm;
 use crate::picture_encoder::{self, Defaults, PictureEncoder, Projector};
 use crate::registry::{MarksDef, SeesDef, ViewsDef};
@@ -67,7 +67,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
 
 /// The configuration with what released ones leave out of the section for texts: there the defaults of transformers stand for it.
 fn filled(c: &Config<'_>) -> Value {
-    let mut text = json!({
+    let text = json!({
         "vocab_size": 262_208,
         "hidden_size": 2304,
         "intermediate_size": 9216,
@@ -77,9 +77,8 @@ fn filled(c: &Config<'_>) -> Value {
         "max_position_embeddings": 131_072,
     });
     let mut whole = c.fields().clone();
-    if let (Some(Value::Object(given)), Some(text)) = (whole.get_mut("text_config"), text.as_object_mut()) {
-        text.append(given);
-        *given = std::mem::take(text);
+    if let Some(Value::Object(given)) = whole.get_mut("text_config") {
+        *given = over(text, given);
     }
     whole.into()
 }

@@ -148,9 +148,9 @@ pub fn sound_of_part(part: &Map<String, Value>) -> Result<Option<Option<&str>>, 
         return Err((field, "expected a sound file as base64".to_owned()));
     };
     match kind {
-        Some("audio_url") => data_of_url(text, "audio/wav")
+        Some("audio_url") => data_of_url(text, "audio/wav", FETCHES)
             .map(|data| Some(Some(data)))
-            .map_err(|what| (field, fetchable(what))),
+            .map_err(|what| (field, what)),
         _ => Ok(Some(Some(text))),
     }
 }
@@ -175,9 +175,9 @@ pub fn picture_of_part(part: &Map<String, Value>) -> Result<Option<Option<&str>>
                     "expected a data URL (`data:image/png;base64,…`), found nothing".to_owned(),
                 ));
             };
-            picture_of_url(url)
+            data_of_url(url, "image/png", FETCHES)
                 .map(|data| Some(Some(data)))
-                .map_err(|what| (field, fetchable(what)))
+                .map_err(|what| (field, what))
         }
         _ => Ok(None),
     }
@@ -202,24 +202,16 @@ fn of_image(part: &Map<String, Value>) -> Result<Option<&str>, WrongPart> {
 /// What a server may do with addresses.
 const FETCHES: &str = "; a server that was started with `--fetch-media` fetches them";
 
-/// The same error, of a part whose address a server may fetch.
-fn fetchable(what: String) -> String {
-    match what.contains("no addresses are fetched") {
-        true => what + FETCHES,
-        false => what,
-    }
-}
-
 /// The base64 of a data URL.
 ///
 /// # Errors
 /// Another address: nothing is fetched.
 pub fn picture_of_url(url: &str) -> Result<&str, String> {
-    data_of_url(url, "image/png")
+    data_of_url(url, "image/png", "")
 }
 
-/// The same of a file such as `kind`.
-pub(super) fn data_of_url<'a>(url: &'a str, kind: &str) -> Result<&'a str, String> {
+/// The same of a file such as `kind`; `more` is what an error says of addresses besides.
+pub(super) fn data_of_url<'a>(url: &'a str, kind: &str, more: &str) -> Result<&'a str, String> {
     let example = format!("`data:{kind};base64,…`");
     let Some(rest) = url.strip_prefix("data:") else {
         if !url.contains(':') {
@@ -229,7 +221,7 @@ pub(super) fn data_of_url<'a>(url: &'a str, kind: &str) -> Result<&'a str, Strin
         }
         let scheme: String = url.chars().take_while(|c| *c != ':').take(20).collect();
         return Err(format!(
-            "found an address (`{scheme}:`), and no addresses are fetched; expected a data URL ({example})"
+            "found an address (`{scheme}:`), and no addresses are fetched{more}; expected a data URL ({example})"
         ));
     };
     match rest.split_once(',') {

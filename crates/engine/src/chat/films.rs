@@ -74,7 +74,7 @@ fn of_video_url(part: Option<&Value>) -> Result<Data<'_>, WrongPart> {
         let what = "expected a data URL (`data:video/jpeg;base64,…`), found nothing";
         return Err((field, what.to_owned()));
     };
-    let data = data_of_url(url, "video/jpeg").map_err(|what| (field, what))?;
+    let data = data_of_url(url, "video/jpeg", "").map_err(|what| (field, what))?;
     if !["data:video/jpeg;", "data:image/"]
         .iter()
         .any(|kind| url.starts_with(kind))

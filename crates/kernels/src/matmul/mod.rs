@@ -70,7 +70,31 @@ pub enum Activations<'a> {
     Rotated(RotatedRows<'a>),
 }
 
-impl Activations<'_> {
+impl<'a> Activations<'a> {
+    /// Bytes of memory that `rows` rows of `k` inputs need as `packing` reads them: none for floats, which are read where they lie. `None` on overflow.
+    #[must_use]
+    pub fn bytes(packing: Packing, rows: usize, k: usize) -> Option<usize> {
+        match packing {
+            Packing::Int8G32 => QuantizedRows::bytes(rows, k),
+            packing if packing.codebook_bits().is_some() => RotatedRows::bytes(rows, k),
+            _ => Some(0),
+        }
+    }
+
+    /// The rows that are in `memory` as `packing` reads them; floats are `[rows, k]` there.
+    ///
+    /// # Panics
+    /// When the memory is too small or not aligned: a programming error.
+    pub(crate) fn read(packing: Packing, memory: &'a mut [f32], rows: usize, k: usize) -> Self {
+        match packing {
+            Packing::Int8G32 => Activations::Q8(QuantizedRows::new(bytemuck::cast_slice_mut(memory), rows, k)),
+            packing if packing.codebook_bits().is_some() => {
+                Activations::Rotated(RotatedRows::new(bytemuck::cast_slice_mut(memory), rows, k))
+            }
+            _ => Activations::F32(&memory[..rows * k]),
+        }
+    }
+
     /// Number of rows of `k` inputs.
     pub(crate) fn rows(&self, k: usize) -> usize {
         match self {
@@ -95,6 +119,36 @@ pub struct Epilogue<'a> {
 }
 
 impl Exec<'_> {
+    /// The rows `x [rows, k]` as `packing` reads them, made in `memory` of [`Activations::bytes`]. Where it reads integers, they are kept within `bounds` before.
+    ///
+    /// # Panics
+    /// When a length does not match, and where there are bounds for floats: programming errors.
+    pub fn activations<'a>(
+        &self,
+        packing: Packing,
+        x: &'a [f32],
+        [rows, k]: [usize; 2],
+        bounds: Option<[f32; 2]>,
+        memory: &'a mut [f32],
+    ) -> Activations<'a> {
+        match packing {
+            Packing::Int8G32 => {
+                let mut q = QuantizedRows::new(bytemuck::cast_slice_mut(memory), rows, k);
+                self.quantize_rows_within(x, rows, k, bounds, &mut q);
+                Activations::Q8(q)
+            }
+            packing if packing.codebook_bits().is_some() => {
+                let mut q = RotatedRows::new(bytemuck::cast_slice_mut(memory), rows, k);
+                self.rotate_rows_within(x, rows, k, bounds, &mut q);
+                Activations::Rotated(q)
+            }
+            _ => {
+                assert!(bounds.is_none(), "activations: bounds of floats");
+                Activations::F32(x)
+            }
+        }
+    }
+
     /// `out = x · wᵀ` with the epilogue, `w [n, k]`, `x [rows, k]`, `out [rows, n]`.
     ///
     /// # Panics

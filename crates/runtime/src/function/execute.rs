@@ -14,8 +14,7 @@ use cactus_kernels::dense::{
     self, Dims, Recurrent, ReduceOp, ScoreOperands, Window, broadcast_strides, map2, map3, packed_bytes,
     recurrent_scratch_elems,
 };
-use cactus_kernels::{BinaryOp, Exec, NextNorm, Norm, QuantizedRows, RotatedRows};
-use cactus_quant::Packing;
+use cactus_kernels::{Activations, BinaryOp, Exec, NextNorm, Norm};
 use cactus_tensor::{DType, Elements, TensorView};
 use std::ops::ControlFlow;
 
@@ -215,15 +214,10 @@ impl Run<'_> {
         let out = self.shape(node.outputs[0]);
         match &node.op {
             Op::Linear => match self.constants.matrix(node.inputs[1]) {
-                Ok(Some(w)) if w.packing() == Packing::Int8G32 => {
+                Ok(Some(w)) => {
                     let rows = shape(0).iter().product::<usize>() / w.k().max(1);
-                    QuantizedRows::bytes(rows, w.k()).unwrap_or(0)
+                    Activations::bytes(w.packing(), rows, w.k()).unwrap_or(0)
                 }
-                Ok(Some(w)) if w.packing().codebook_bits().is_some() => {
-                    let rows = shape(0).iter().product::<usize>() / w.k().max(1);
-                    RotatedRows::bytes(rows, w.k()).unwrap_or(0)
-                }
-                Ok(Some(_)) => 0,
                 _ => packed_bytes(shape(1)[0], shape(1)[1]),
             },
             Op::MatMul => {

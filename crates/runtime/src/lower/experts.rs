@@ -60,7 +60,7 @@ impl Lowerer<'_> {
             return self.fail(node, "the memory of the experts is larger than the address space");
         };
         let scratch = self.buffer(bytes);
-        let residual = self.residual(out);
+        let residual = self.residual(out, &[x, Rows::F32(scores)]);
         let buffer = match &residual {
             Some(residual) => residual.view.buffer,
             None => self.fresh(node, out, width)?,

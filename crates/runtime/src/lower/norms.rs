@@ -48,8 +48,7 @@ impl Lowerer<'_> {
         let weight = self.vector(node, node.inputs[2])?;
         let x = self.whole(node, node.inputs[1])?;
         // Rows plus their own norm are read while the sums are written.
-        let own = residual == node.inputs[1];
-        let residual = match self.addable(id, residual).filter(|_| !own) {
+        let residual = match self.addable(id, residual).filter(|view| view.buffer != x.buffer) {
             Some(view) => {
                 self.place(out, Place::Rows(view))?;
                 view

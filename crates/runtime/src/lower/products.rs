@@ -69,7 +69,7 @@ impl Lowerer<'_> {
             return Ok(());
         }
         let width = self.width(node, self.graph.ty(out))?;
-        if let Some(residual) = self.residual(out) {
+        if let Some(residual) = self.residual(out, &[operand]) {
             let kind = Kind::Linear {
                 x: operand,
                 weight,
@@ -94,8 +94,8 @@ impl Lowerer<'_> {
     }
 
     /// The addition that is the only user of a result, perhaps reshaped, and the other operand's rows, where whoever makes the result may add
-    /// into them: they are whole, exist already, and nobody reads them later but that addition.
-    pub(super) fn residual(&self, mut out: ValueId) -> Option<Residual> {
+    /// into them: they are whole, exist already, and nobody reads them later but that addition, nor does the step itself, which `reads` these rows.
+    pub(super) fn residual(&self, mut out: ValueId, reads: &[Rows]) -> Option<Residual> {
         let mut reshapes = Vec::new();
         let (add, node) = loop {
             if !self.single_use(out) {
@@ -121,7 +121,8 @@ impl Lowerer<'_> {
             return None;
         }
         let view = self.addable(add, other)?;
-        Some(Residual { view, add, reshapes })
+        let reads_it = |rows: &Rows| matches!(rows, Rows::F32(x) if x.buffer == view.buffer);
+        (!reads.iter().any(reads_it)).then_some(Residual { view, add, reshapes })
     }
 
     /// Records that the addition of `residual` is being made.

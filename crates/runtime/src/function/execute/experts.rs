@@ -4,8 +4,7 @@ use super::{Operands, Run, checked};
 use crate::experts::{Choices, Layer, choose, scratch_len};
 use crate::{Error, Result, kernel_names};
 use cactus_ir::{Activation, Node, Op};
-use cactus_kernels::{Activations, ExpertSizes, QuantizedRows, RotatedRows};
-use cactus_quant::Packing;
+use cactus_kernels::{Activations, ExpertSizes};
 
 impl Run<'_> {
     /// Rows, experts and the sizes of the kernel.
@@ -79,20 +78,7 @@ impl Run<'_> {
             },
             biases,
         };
-        let bytes = bytemuck::cast_slice_mut(operand);
-        let x = match packings[0] {
-            Packing::Int8G32 => {
-                let mut q = QuantizedRows::new(bytes, rows, n);
-                self.exec.quantize_rows(x, rows, n, &mut q);
-                Activations::Q8(q)
-            }
-            packing if packing.codebook_bits().is_some() => {
-                let mut q = RotatedRows::new(bytes, rows, n);
-                self.exec.rotate_rows(x, rows, n, &mut q);
-                Activations::Rotated(q)
-            }
-            _ => Activations::F32(x),
-        };
+        let x = self.exec.activations(packings[0], x, [rows, n], None, operand);
         layer.compute(&self.exec, &choices, &x, scratch, false, out)
     }
 }
@@ -109,11 +95,7 @@ fn given(ops: &Operands<'_>, node: &Node, experts: usize) -> Result<Choices> {
 
 /// Elements of the rows as the first matrices' packing reads them.
 fn operand_len(sizes: &ExpertSizes, rows: usize) -> usize {
-    let bytes = match sizes.packings[0] {
-        Packing::Int8G32 => QuantizedRows::bytes(rows, sizes.n),
-        packing if packing.codebook_bits().is_some() => RotatedRows::bytes(rows, sizes.n),
-        _ => Some(0),
-    };
+    let bytes = Activations::bytes(sizes.packings[0], rows, sizes.n);
     // What follows begins where a vector may.
     bytes.unwrap_or(0).div_ceil(4).next_multiple_of(16)
 }

@@ -8,7 +8,7 @@ use cactus_ir::{AttentionAttrs, ConvAttrs, Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{
     self, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Window, broadcast_strides, recurrent_scratch_elems,
 };
-use cactus_kernels::{Activations, DeltaRows, Epilogue, GatedDelta, Norm, QuantizedRows, RotatedRows};
+use cactus_kernels::{DeltaRows, Epilogue, GatedDelta, Norm};
 use cactus_quant::{PackedView, Packing};
 use cactus_tensor::DType;
 
@@ -143,18 +143,8 @@ impl Run<'_> {
             return Ok(());
         };
         let rows = x.len() / w.k().max(1);
-        if w.packing() == Packing::Int8G32 {
-            let mut q = QuantizedRows::new(bytemuck::cast_slice_mut(scratch), rows, w.k());
-            self.exec.quantize_rows_within(x, rows, w.k(), before, &mut q);
-            self.exec.linear(&w, Activations::Q8(q), rows, epilogue, floats(out));
-        } else if w.packing().codebook_bits().is_some() {
-            let mut q = RotatedRows::new(bytemuck::cast_slice_mut(scratch), rows, w.k());
-            self.exec.rotate_rows_within(x, rows, w.k(), before, &mut q);
-            self.exec
-                .linear(&w, Activations::Rotated(q), rows, epilogue, floats(out));
-        } else {
-            self.exec.linear(&w, Activations::F32(x), rows, epilogue, floats(out));
-        }
+        let x = self.exec.activations(w.packing(), x, [rows, w.k()], before, scratch);
+        self.exec.linear(&w, x, rows, epilogue, floats(out));
         Ok(())
     }
 
