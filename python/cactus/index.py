@@ -363,7 +363,7 @@ class Corpus:
         With `min_similarity="related"`, only those that are nearer than pieces are to questions on which the documents have nothing; with
         a number, those whose cosine with the question is so much."""
         near = _nearness(min_similarity)
-        found = json.loads(self._inner.search(text_of("question", question), whole_number("k", k, 1, 1 << 20), near))
+        found = json.loads(self._inner.search(_question(question), whole_number("k", k, 1, 1 << 20), near))
         return [_found(one) for one in found]
 
     async def asearch(self, question: str, *, k: int = 5, min_similarity: float | str = "any") -> list[Found]:
@@ -378,13 +378,19 @@ class Corpus:
         `min_similarity` is as in `search`; where nothing is near enough, the answer is empty and has no sources. Other options are those
         of `Model.chat`."""
         near = _nearness(min_similarity)
-        told, check = self._inner.ask(text_of("question", question), whole_number("k", k, 1, 1 << 20), near)
+        told, check = self._inner.ask(_question(question), whole_number("k", k, 1, 1 << 20), near)
         if not told:
             return CorpusAnswer("", [])
         messages = [{"role": "system", "content": told}, {"role": "user", "content": question}]
         text = model.chat(messages, **options).text
         sources, citations = json.loads(check.check(text))
         return CorpusAnswer(text, [_found(one) for one in sources], [Citation(**one) for one in citations])
+
+
+def _question(value: str) -> str:
+    if not text_of("question", value).strip():
+        raise refused("question", "words to look for", value)
+    return value
 
 
 def _nearness(value: float | str) -> str:

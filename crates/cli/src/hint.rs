@@ -5,17 +5,16 @@ use cactus_engine::ErrorKind as EngineKind;
 use cactus_hub::ErrorKind as HubKind;
 use cactus_retrieval::ErrorKind as IndexKind;
 
-/// What failed, and what to do if the reason is that the bundle is below the floor: `--calibrate` is not an option of
-/// every command that converts.
+/// What failed, and what to do about it in this command, whose options are not those of every other.
 #[derive(Debug)]
 pub(crate) struct Advised {
     pub(crate) what: String,
-    pub(crate) below_floor: String,
+    pub(crate) advice: String,
 }
 
 impl Advised {
     /// `error`, with this where it is a bundle below the floor.
-    pub(crate) fn of(self, error: anyhow::Error) -> anyhow::Error {
+    pub(crate) fn of_floor(self, error: anyhow::Error) -> anyhow::Error {
         if is_floor(&error) { error.context(self) } else { error }
     }
 }
@@ -37,7 +36,7 @@ pub(crate) const NAME_TOKENIZER: &str = "name the folder of the model's tokenize
 /// What to do about `error`, where something can be done.
 pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
     if let Some(advised) = error.downcast_ref::<Advised>() {
-        return Some(advised.below_floor.clone());
+        return Some(advised.advice.clone());
     }
     error.chain().find_map(|e| {
         if let Some(e) = e.downcast_ref::<cactus_hub::Error>() {

@@ -125,11 +125,11 @@ pub(crate) fn bundle(args: &ModelArgs) -> Result<PathBuf> {
     };
     let advised = Advised {
         what: format!("`{model}` cannot be converted to {bits} bits"),
-        below_floor: format!(
+        advice: format!(
             "use more bits{without}; `cactus convert {model} FOLDER --bits {bits} --force` writes the bundle anyway"
         ),
     };
-    made.map_err(|e| advised.of(of_store(e)))
+    made.map_err(|e| advised.of_floor(of_store(e)))
 }
 
 /// The error inside: what is known of it is known of that one.

@@ -141,6 +141,7 @@ fn vectors_of_a_file_are_those_of_its_folder() {
         "lfm2",
     ] {
         let (file, folder) = (file(case, scratch.path()), folder(case, scratch.path()));
+        assert!(cactus_import::gguf::may_make_vectors(&file), "{case}");
         let config = json(&golden("embedding", case).join("config_sentence_transformers.json"));
         for bits in [Bits::ThirtyTwo, Bits::Eight] {
             made(&file, &at("file"), bits).unwrap_or_else(|e| panic!("{case}: {e}"));

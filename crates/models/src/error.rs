@@ -34,6 +34,12 @@ impl Error {
         }
     }
 
+    /// The same error, of a part of the configuration: a module of a list, say.
+    pub(crate) fn of(mut self, part: &str) -> Self {
+        self.message = format!("{part}: {}", self.message);
+        self
+    }
+
     /// The stable kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -1,15 +1,17 @@
 //! A folder and its index.
 
 use crate::collection::{Collection, Search};
+use crate::cut::Kind;
 use crate::extract::{Extract, Unread};
 use crate::files::{self, File};
 use crate::found::Found;
 use crate::known::{self, Known, Stamp};
 use crate::prepared::{PIECE_TOKENS, Prepared, create, give_back};
+use crate::unread::Memo;
 use crate::{Embed, Error, Nearness, Result};
 use cactus_retrieval::{Id, Index, Ranking, Reader, Recipe};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,7 +29,7 @@ pub struct Progress<'a> {
 /// What came of bringing an index in step with its folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Synced {
-    /// Documents in the folder.
+    /// Documents in the folder, and folders in it that cannot be read.
     pub files: usize,
     /// Those that are new, that have changed, and that were in the index and are gone.
     pub added: usize,
@@ -66,8 +68,8 @@ pub struct Corpus {
     folder: PathBuf,
     index: PathBuf,
     extract: Option<Arc<dyn Extract>>,
-    /// What was not read, and why: it is tried again when it has changed, as a try may take long.
-    refused: Arc<Mutex<BTreeMap<String, (Stamp, String)>>>,
+    /// What has nothing for the index: it is tried again when it has changed, as a try may take long. `None` before it is looked at.
+    tried: Arc<Mutex<Option<Memo>>>,
 }
 
 impl Corpus {
@@ -78,7 +80,7 @@ impl Corpus {
             folder: folder.to_path_buf(),
             index: index.to_path_buf(),
             extract: None,
-            refused: Arc::default(),
+            tried: Arc::default(),
         }
     }
 
@@ -89,6 +91,29 @@ impl Corpus {
             extract: Some(extract),
             ..self
         }
+    }
+
+    /// Forgets what could not be read, so that it is tried again although it has not changed.
+    pub fn try_again(&self) {
+        self.with_tried(Memo::clear);
+    }
+
+    fn with_tried<T>(&self, what: impl FnOnce(&mut Memo) -> T) -> T {
+        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        what(tried.get_or_insert_with(|| Memo::of(&self.index)))
+    }
+
+    /// Gives the model of the index the name that `model` has, where only that is another: it was moved, say.
+    ///
+    /// # Errors
+    /// The index, also where it is of another model; [`Error::is_busy`] where another program writes it.
+    pub fn rename_model(&self, model: &dyn Embed) -> Result<()> {
+        let recipe = model.recipe();
+        let mut index = Index::open(&self.index, Some(&recipe))?;
+        if index.recipe().model != recipe.model {
+            index.rename_model(&recipe.model)?;
+        }
+        Ok(())
     }
 
     /// Brings the index in step with the folder: only what is new in it gets a vector. There is one commit for each file, so what was done stays
@@ -104,25 +129,37 @@ impl Corpus {
         each: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Synced> {
         let (files, unread) = files::walk(&self.folder)?;
-        let recipe = model.recipe();
-        if let Some(pieces) = self.is_in_step(&files, &recipe, stop)? {
-            return Ok(Synced {
-                files: files.len(),
-                pieces,
-                skipped: unread,
-                ..Synced::default()
-            });
-        }
-        let mut index = match self.index.exists() {
-            true => Index::open(&self.index, Some(&recipe))?,
-            false => create(&self.index, &recipe)?,
-        };
-        let mut known = known::files(&index.reader()?, &self.index)?;
         let mut done = Synced {
-            files: files.len(),
+            files: files.len() + unread.len(),
             skipped: unread,
             ..Synced::default()
         };
+        let recipe = model.recipe();
+        if let Some((pieces, skipped)) = self.is_in_step(&files, &recipe, stop)? {
+            done.pieces = pieces;
+            done.skipped.extend(skipped);
+            return Ok(done);
+        }
+        let read = self.write(&files, (model, &recipe), stop, each, &mut done);
+        let there = files.iter().map(|file| file.name.as_str()).collect();
+        self.with_tried(|tried| tried.keep(&there));
+        read.map(|()| done)
+    }
+
+    /// Writes what is new in the folder, and takes out what is gone.
+    fn write(
+        &self,
+        files: &[File],
+        (model, recipe): (&dyn Embed, &Recipe),
+        stop: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(Progress<'_>),
+        done: &mut Synced,
+    ) -> Result<()> {
+        let mut index = match self.index.exists() {
+            true => Index::open(&self.index, Some(recipe))?,
+            false => create(&self.index, recipe)?,
+        };
+        let mut known = known::files(&index.reader()?, &self.index)?;
         for (number, file) in files.iter().enumerate() {
             if stop() {
                 return Err(Error::Cancelled);
@@ -137,10 +174,10 @@ impl Corpus {
                 Ok(None) => {}
                 Ok(Some((text, stamp))) => {
                     let prepared = prepare(&index, model, file, (&text, &stamp), stop)?;
-                    take(&mut index, prepared, before, &mut done)?;
+                    self.take(&mut index, (file, &stamp), prepared, before, done)?;
                 }
                 Err(Unread::Cancelled) => return Err(Error::Cancelled),
-                Err(Unread::Because(reason)) => {
+                Err(Unread::Because(reason) | Unread::Untried(reason)) => {
                     let path = file.name.clone();
                     done.skipped.push(Skipped { path, reason });
                     // What it was is no longer known to be true.
@@ -158,33 +195,69 @@ impl Corpus {
             path: "",
             embedded: done.embedded,
         });
-        Ok(done)
+        Ok(())
     }
 
-    /// How many pieces the index has, if it has those of `files` as they are and no others.
-    fn is_in_step(&self, files: &[File], recipe: &Recipe, stop: &dyn Fn() -> bool) -> Result<Option<u64>> {
+    /// Takes in a file.
+    fn take(
+        &self,
+        index: &mut Index,
+        (file, stamp): (&File, &Stamp),
+        prepared: Prepared,
+        before: Option<Known>,
+        done: &mut Synced,
+    ) -> Result<()> {
+        done.embedded += prepared.embedded();
+        // A file without text is as if it were not there.
+        let is_new = prepared.pieces() > 0;
+        if !is_new {
+            self.with_tried(|tried| tried.put(&file.name, stamp, None));
+            if before.is_none() {
+                return Ok(());
+            }
+        }
+        let old: BTreeSet<Id> = before
+            .iter()
+            .flat_map(|known| &known.ids)
+            .map(|id| Id::from(id.as_str()))
+            .collect();
+        prepared.write(index, old)?;
+        match before {
+            Some(_) => done.changed += 1,
+            None => done.added += usize::from(is_new),
+        }
+        Ok(())
+    }
+
+    /// How many pieces the index has, if it has those of `files` as they are and no others; and which of them are not read.
+    fn is_in_step(
+        &self,
+        files: &[File],
+        recipe: &Recipe,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<(u64, Vec<Skipped>)>> {
         if !self.index.exists() {
             return Ok(None);
         }
         let reader = Reader::open(&self.index, Some(recipe))?;
         let mut known = known::files(&reader, &self.index)?;
+        let mut skipped = Vec::new();
         for file in files {
             if stop() {
                 return Err(Error::Cancelled);
             }
-            let Some(before) = known.remove(&file.name) else {
-                // An empty file has no pieces.
-                match std::fs::metadata(&file.path) {
-                    Ok(found) if found.len() == 0 => continue,
-                    _ => return Ok(None),
+            let before = known.remove(&file.name);
+            match (self.altered(file, before.as_ref()), before) {
+                (Ok(None), _) => {}
+                // It has no pieces that would have to go.
+                (Err(Unread::Because(reason) | Unread::Untried(reason)), None) => {
+                    let path = file.name.clone();
+                    skipped.push(Skipped { path, reason });
                 }
-            };
-            match self.altered(file, Some(&before)) {
-                Ok(None) => {}
                 _ => return Ok(None),
             }
         }
-        Ok(known.is_empty().then(|| reader.size().documents))
+        Ok(known.is_empty().then(|| (reader.size().documents, skipped)))
     }
 
     /// The text of a file with its stamp; `None` where it has not changed.
@@ -199,18 +272,30 @@ impl Corpus {
         };
         let text = files::text_of((file.kind, &file.path), bytes, self.extract.as_deref(), stop);
         if let Err(Unread::Because(reason)) = &text {
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            refused.insert(file.name.clone(), (stamp.clone(), reason.clone()));
+            self.with_tried(|tried| tried.put(&file.name, &stamp, Some(reason)));
         }
         Ok(Some((text?, stamp)))
     }
 
     /// The bytes of a file with their stamp; `None` where they have not changed.
     fn altered(&self, file: &File, before: Option<&Known>) -> std::result::Result<Option<(Vec<u8>, Stamp)>, Unread> {
-        let failed = |e: std::io::Error| Unread::Because(e.to_string());
+        let failed = |e: std::io::Error| Unread::Untried(e.to_string());
         let now = Stamp::of(&file.path).map_err(failed)?;
         if before.is_some_and(|known| known.stamp.is_untouched(&now)) {
             return Ok(None);
+        }
+        // An empty text is read, and a PDF without a byte is damaged.
+        if before.is_none() && now.size == 0 && file.kind != Kind::Pdf {
+            return Ok(None);
+        }
+        let tried = self.with_tried(|tried| tried.get(&file.name, &now).cloned());
+        match (tried.map(|tried| tried.reason), before) {
+            (Some(Some(reason)), _) => return Err(Unread::Because(reason)),
+            (Some(None), None) => return Ok(None),
+            _ => {}
+        }
+        if file.kind == Kind::Pdf && self.extract.is_none() {
+            return Err(Unread::Untried(files::NO_PROGRAM.to_owned()));
         }
         let most = file.kind.most_bytes();
         if now.size as u64 > most {
@@ -218,12 +303,6 @@ impl Corpus {
                 "it has {} bytes, and at most {most} are read",
                 now.size
             )));
-        }
-        let refused = || self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((stamp, reason)) = refused().get(&file.name)
-            && stamp.is_untouched(&now)
-        {
-            return Err(Unread::Because(reason.clone()));
         }
         let bytes = std::fs::read(&file.path).map_err(failed)?;
         let stamp = Stamp {
@@ -267,24 +346,6 @@ fn prepare(
         stamp,
     };
     Prepared::new(&index.reader()?, model, of, text, PIECE_TOKENS, stop)
-}
-
-/// Takes it in.
-fn take(index: &mut Index, prepared: Prepared, before: Option<Known>, done: &mut Synced) -> Result<()> {
-    done.embedded += prepared.embedded();
-    // A file without text is as if it were not there.
-    let is_new = prepared.pieces() > 0;
-    let old: BTreeSet<Id> = before
-        .iter()
-        .flat_map(|known| &known.ids)
-        .map(|id| Id::from(id.as_str()))
-        .collect();
-    prepared.write(index, old)?;
-    match before {
-        Some(_) => done.changed += 1,
-        None => done.added += usize::from(is_new),
-    }
-    Ok(())
 }
 
 /// Deletes the pieces of a file.

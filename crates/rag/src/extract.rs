@@ -48,11 +48,13 @@ pub enum Unread {
     Cancelled,
     /// It cannot be read: why, and what to do.
     Because(String),
+    /// It was not tried, or may be read at another time: why, and what to do.
+    Untried(String),
 }
 
 impl Unread {
-    fn because(reason: impl Into<String>) -> Unread {
-        Unread::Because(reason.into())
+    fn untried(reason: impl Into<String>) -> Unread {
+        Unread::Untried(reason.into())
     }
 }
 
@@ -161,7 +163,7 @@ impl Program {
     }
 
     fn start(&self, path: &Path) -> Result<Child, Unread> {
-        let file = File::open(path).map_err(|e| Unread::because(e.to_string()))?;
+        let file = File::open(path).map_err(|e| Unread::untried(e.to_string()))?;
         let Limits {
             time,
             memory_bytes,
@@ -177,7 +179,7 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         command.spawn().map_err(|e| {
-            Unread::because(format!(
+            Unread::untried(format!(
                 "a PDF is read by the program `cactus`, and `{}` cannot be started: {e}",
                 self.path.display()
             ))

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 pub const MOST_BYTES: u64 = 16 << 20;
 /// Most bytes of a PDF.
 pub(crate) const MOST_PDF_BYTES: u64 = 64 << 20;
+/// Why a PDF is not read where nobody takes its text out.
+pub(crate) const NO_PROGRAM: &str =
+    "a PDF is read by the program `cactus`, in a process of its own; say where it is with CACTUS_PROGRAM";
 /// What ends a page in the text of a document that has pages.
 pub(crate) const PAGE_END: char = '\u{c}';
 
@@ -146,9 +149,7 @@ pub fn text_of(
     }
     drop(bytes);
     let Some(extract) = extract else {
-        let reason =
-            "a PDF is read by the program `cactus`, in a process of its own; say where it is with CACTUS_PROGRAM";
-        return Err(Unread::Because(reason.to_owned()));
+        return Err(Unread::Untried(NO_PROGRAM.to_owned()));
     };
     let pages = extract.pages(path, stop)?;
     Ok(pages.join(&format!("\n{PAGE_END}")))
@@ -156,8 +157,12 @@ pub fn text_of(
 
 /// Bytes as text.
 fn as_text(bytes: Vec<u8>) -> std::result::Result<String, String> {
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err("it is UTF-16; save it as UTF-8".to_owned());
+    }
     if bytes.contains(&0) {
         return Err("it is no text: it has bytes of zero".to_owned());
     }
-    String::from_utf8(bytes).map_err(|e| format!("it is not UTF-8: {}", e.utf8_error()))
+    let wrong = |e: std::string::FromUtf8Error| format!("it is not UTF-8: {}; save it as UTF-8", e.utf8_error());
+    String::from_utf8(bytes).map_err(wrong)
 }

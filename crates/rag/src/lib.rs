@@ -27,6 +27,7 @@ mod known;
 mod nearness;
 mod prepared;
 mod sources;
+mod unread;
 mod vectors;
 
 pub use collection::{Collection, Incoming, Search};

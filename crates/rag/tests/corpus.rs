@@ -220,20 +220,87 @@ fn what_is_in_step_is_found_so_while_somebody_writes() {
 }
 
 #[test]
-fn space_of_what_is_gone_is_given_back() {
-    let files: Vec<(String, String)> = (0..400)
-        .map(|i| (format!("{i}.txt"), format!("note {i} about tea")))
-        .collect();
-    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (&name[..], &text[..])).collect();
-    let case = Case::new(&files);
-    assert_eq!(case.sync().added, 400);
-    let size = cactus_retrieval::Reader::open(&case.dir.path().join("index"), None)
-        .unwrap()
-        .size();
-    let used = size.bytes - size.unused_bytes;
-    assert!(
-        size.documents == 400 && size.unused_bytes <= used + (8 << 20),
-        "{size:?}"
+fn what_cannot_be_read_is_tried_once() {
+    let case = Case::new(&[("tea.txt", TEA), ("spaces.txt", " \n\n")]);
+    case.write("latin.txt", b"caf\xe9");
+    case.write("wide.txt", b"\xff\xfea\0");
+    let skipped = |synced: &Synced| synced.skipped.iter().map(|s| s.path.clone()).collect::<Vec<_>>();
+    let first = case.sync();
+    assert_eq!(
+        (first.added, skipped(&first)),
+        (1, vec!["latin.txt".to_owned(), "wide.txt".to_owned()])
     );
+    assert!(first.skipped[1].reason.contains("UTF-16"), "{first:?}");
+    // Whoever else opens the index knows of it, and need not write.
+    let writer = cactus_retrieval::Index::open(&case.dir.path().join("index"), None).unwrap();
+    let again = case.sync();
+    assert!(again.is_unchanged());
+    assert_eq!((again.files, again.pieces, &again.skipped), (4, 1, &first.skipped));
+    let corpus = case.corpus();
+    corpus.try_again();
+    let error = corpus.sync(&case.model, &|| false, &mut |_| {}).unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    drop(writer);
+    // What it knows is a memo.
+    let memo = case.dir.path().join("index.unread");
+    for damaged in ["", "{}", r#"{"version": "0", "files": {}}"#] {
+        fs::write(&memo, damaged).unwrap();
+        assert_eq!(case.sync().skipped, first.skipped);
+    }
+    case.write("latin.txt", "café".as_bytes());
+    case.write("wide.txt", b"a");
+    let mended = case.sync();
+    assert!(mended.skipped.is_empty() && mended.added == 2, "{mended:?}");
+    fs::remove_file(case.folder().join("spaces.txt")).unwrap();
+    for name in ["latin.txt", "wide.txt"] {
+        fs::remove_file(case.folder().join(name)).unwrap();
+    }
+    case.sync();
+    assert!(!memo.exists(), "nothing is left to know");
+}
+
+#[test]
+fn a_mark_of_the_order_of_bytes_hides_no_heading() {
+    let marked = format!("\u{feff}{BREAD}");
+    let case = Case::new(&[("bread.md", &marked)]);
+    case.sync();
+    let found = case.corpus().search(&case.model, "flour", 1, Nearness::Any).unwrap();
+    assert_eq!(found[0].headings, ["Bread"]);
+    assert_eq!(&marked[found[0].bytes.clone()], found[0].text);
+}
+
+#[test]
+fn space_of_what_is_gone_is_given_back() {
+    let case = Case::new(&[]);
+    let mut written = 0;
+    for i in 0..150 {
+        // Long words: few pieces, and many bytes.
+        let text: String = (0..40)
+            .map(|word| format!("{i}x{word}x{} ", "y".repeat(2500)))
+            .collect();
+        case.write("numbers.txt", text.as_bytes());
+        written += text.len() as u64;
+        case.sync();
+    }
+    let index = case.dir.path().join("index");
+    let size = cactus_retrieval::Reader::open(&index, None).unwrap().size();
+    let most = 2 * (size.bytes - size.unused_bytes) + (8 << 20);
+    assert!(size.bytes <= most && most < written, "{written} {size:?}");
     assert!(case.sync().is_unchanged());
+}
+
+#[cfg(unix)]
+#[test]
+fn folders_that_cannot_be_read_are_named() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let case = Case::new(&[("tea.txt", TEA), ("closed/bread.md", BREAD)]);
+    let closed = case.folder().join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    // Whoever may read everything reads it all the same.
+    let is_closed = fs::read_dir(&closed).is_err();
+    let synced = case.sync();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let skipped: Vec<&str> = synced.skipped.iter().map(|skipped| skipped.path.as_str()).collect();
+    assert_eq!(synced.files, 2);
+    assert_eq!(skipped, if is_closed { vec!["closed"] } else { vec![] });
 }

@@ -179,7 +179,7 @@ mod programs {
         }
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
         let nowhere = Program::new(Path::new("/nonexistent/cactus"), LIMITS);
-        let Err(Unread::Because(reason)) = nowhere.pages(Path::new("Cargo.toml"), &|| false) else {
+        let Err(Unread::Untried(reason)) = nowhere.pages(Path::new("Cargo.toml"), &|| false) else {
             panic!("there is no such program");
         };
         assert!(reason.contains("/nonexistent/cactus` cannot be started"), "{reason}");

@@ -57,9 +57,14 @@ impl Index {
     /// Makes a new index at `path`, in a folder that exists.
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`] where something is there; [`ErrorKind::Invalid`] for a recipe that cannot be;
+    /// [`ErrorKind::Exists`] where something is there; [`ErrorKind::NotFound`] where its folder is not; [`ErrorKind::Invalid`] for a recipe that cannot be;
     /// [`ErrorKind::Busy`]; file errors.
     pub fn create(path: &Path, recipe: &Recipe, layout: Layout) -> Result<Index> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let what = format!("there is no folder `{}` to make it in", folder.display());
+            return Err(Error::new(ErrorKind::NotFound, path, what));
+        }
         let lock = lock(path)?;
         if path.exists() {
             return Err(Error::new(ErrorKind::Exists, path, "something is there already"));
@@ -341,12 +346,32 @@ impl Index {
     /// As [`Index::commit`]; [`ErrorKind::Damaged`] where a segment has not the bytes that were written. The old file is
     /// there then.
     pub fn compact(&mut self) -> Result<Committed> {
+        self.write_anew(&self.recipe().clone())
+    }
+
+    /// Gives the model another name, where a digest says which one it is, and writes the file anew as [`Index::compact`] does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] where there is no digest; as [`Index::compact`].
+    pub fn rename_model(&mut self, model: &str) -> Result<Committed> {
+        if self.recipe().digest.is_empty() {
+            let what = "the name of its model alone says whose vectors it has, and cannot be another";
+            return Err(Error::new(ErrorKind::Invalid, self.path(), what));
+        }
+        let recipe = Recipe {
+            model: model.to_owned(),
+            ..self.recipe().clone()
+        };
+        self.write_anew(&recipe)
+    }
+
+    fn write_anew(&mut self, recipe: &Recipe) -> Result<Committed> {
         let committed = self.commit()?;
         let snapshot = Arc::clone(&self.snapshot);
         snapshot.parts.iter().try_for_each(|part| part.segment.verify())?;
         let path = snapshot.disk.path.clone();
         let scratch = Scratch::beside(&path)?;
-        let (disk, header) = begin(&scratch.join("index"), self.recipe(), self.layout())?;
+        let (disk, header) = begin(&scratch.join("index"), recipe, self.layout())?;
         let shape = Shape::of(&header, &path)?;
         let mut end = data_start(&header);
         let rows = Snapshot::live_rows(&snapshot.parts);

@@ -3,7 +3,6 @@
 use super::{EngineArgs, SourceArgs};
 use cactus_rag::Nearness;
 use clap::Args;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// A folder and its index.
@@ -41,8 +40,8 @@ pub(crate) struct IndexArgs {
 #[derive(Debug, Args)]
 pub(crate) struct FindArgs {
     /// Take so many pieces
-    #[arg(long, value_name = "N", default_value = "5")]
-    pub(crate) top: NonZeroU32,
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) top: u32,
     /// Let this model put four times as many pieces in order first: a cross-encoder, or Qwen3-Reranker
     #[arg(long, value_name = "MODEL")]
     pub(crate) rerank: Option<String>,

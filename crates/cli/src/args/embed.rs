@@ -29,7 +29,7 @@ pub(crate) struct TextModelArgs {
 pub(crate) struct EmbedArgs {
     #[command(flatten)]
     pub(crate) model: TextModelArgs,
-    /// The texts [default: the lines of standard input]
+    /// The texts [default: the lines of standard input, each one text, empty ones among them]
     #[arg(value_name = "TEXT")]
     pub(crate) texts: Vec<String>,
     /// Take the lines of this file as the texts

@@ -4,16 +4,17 @@ use crate::args::{AskArgs, CorpusArgs, FindArgs, IndexArgs, ModelArgs, SearchArg
 use crate::commands::run::INTERRUPTED;
 use crate::commands::show::Shown;
 use crate::commands::watch::Changes;
+use crate::hint::Advised;
 use crate::progress::{Unit, bar};
 use crate::{model, output};
 use anyhow::{Context as _, Result, bail};
 use cactus_embed::{RankOptions, Reranker};
 use cactus_engine::chat::{Chat, ChatRequest};
-use cactus_engine::{CancelToken, FinishReason, GenerateOptions, Guides, Model};
+use cactus_engine::{CancelToken, ErrorKind as EngineKind, FinishReason, GenerateOptions, Guides, Model};
 use cactus_rag::{
     Corpus, Embed as _, Extract, Found, INDEX_FILE, Limits, Nearness, Program, Skipped, Sources, Synced, Vectors,
 };
-use cactus_retrieval::Reader;
+use cactus_retrieval::{ErrorKind as IndexKind, Reader};
 use cactus_text::message;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 /// The model where none is named and there is no index yet.
-const DEFAULT_EMBEDDER: &str = "sentence-transformers/all-MiniLM-L6-v2";
+pub(crate) const DEFAULT_EMBEDDER: &str = "sentence-transformers/all-MiniLM-L6-v2";
 /// Candidates that a reranker puts in order, for each piece that is wanted.
 const CANDIDATES: usize = 4;
 
@@ -35,7 +36,15 @@ fn bundle(name: &str, source: &SourceArgs) -> Result<PathBuf> {
 }
 
 /// A folder, its index, and the model of its vectors.
-fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>) -> Result<(Corpus, Vectors, PathBuf)> {
+struct Opened {
+    corpus: Corpus,
+    vectors: Vectors,
+    index: PathBuf,
+    /// Whether the index names a place of the model where there is none any more.
+    is_moved: bool,
+}
+
+fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>) -> Result<Opened> {
     if !args.folder.is_dir() {
         bail!(
             "`{}` is no folder; name the folder with the documents",
@@ -52,6 +61,21 @@ fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>) -> Result<
         true => std::path::absolute(name).map_or_else(|_| name.clone(), |path| path.display().to_string()),
         false => name.clone(),
     });
+    let gone = known
+        .as_deref()
+        .filter(|name| Path::new(name).is_absolute() && !Path::new(name).exists());
+    let is_moved = gone.is_some();
+    if let (Some(gone), None) = (gone, &given) {
+        return Err(anyhow::Error::msg(Advised {
+            what: format!(
+                "the index `{}` has vectors of the model at `{gone}`, where there is none any more",
+                index.display()
+            ),
+            advice: "name the place where the model is now by `--embedder MODEL`, and the index goes on with it; or delete the index, \
+                     and it is made anew"
+                .to_owned(),
+        }));
+    }
     let name = given.or(known).unwrap_or_else(|| DEFAULT_EMBEDDER.to_owned());
     let vectors = Vectors::open(&name, &bundle(&name, source)?, threads.map(usize::from))?;
     let corpus = Corpus::new(&args.folder, &index);
@@ -59,7 +83,12 @@ fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>) -> Result<
         Some(extract) => corpus.with_extract(extract),
         None => corpus,
     };
-    Ok((corpus, vectors, index))
+    Ok(Opened {
+        corpus,
+        vectors,
+        index,
+        is_moved,
+    })
 }
 
 /// Takes the text out of PDFs: this program, in a process of its own for each. A system that does not tell where the program is reads none.
@@ -84,28 +113,47 @@ fn interrupt() -> Result<CancelToken> {
     Ok(cancel)
 }
 
-/// Brings the index in step with its folder, with a bar.
-fn sync(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken) -> Result<Synced> {
-    sync_again(corpus, vectors, cancel, &mut Vec::new())
-}
-
-/// As [`sync`]; where another program writes the index, what it has so far is taken.
-fn sync_unless_busy(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken, index: &Path) -> Result<()> {
-    match sync(corpus, vectors, cancel) {
-        Err(e)
-            if e.downcast_ref::<cactus_rag::Error>()
-                .is_some_and(cactus_rag::Error::is_busy)
-                && index.exists() =>
-        {
-            output::note("another program writes the index; what it has so far is searched");
-            Ok(())
+/// What the command came to; being stopped is no error.
+pub(crate) fn unless_stopped(done: Result<ExitCode>) -> Result<ExitCode> {
+    match done {
+        Err(e) if matches!(e.downcast_ref(), Some(cactus_rag::Error::Cancelled)) => {
+            output::note("stopped; what was read so far is in the index");
+            Ok(ExitCode::from(INTERRUPTED))
         }
-        done => done.map(drop),
+        done => done,
     }
 }
 
-/// As [`sync`], and says nothing of files that are among `skipped`, which becomes those of now.
-fn sync_again(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken, skipped: &mut Vec<Skipped>) -> Result<Synced> {
+/// Brings the index in step with its folder before a search. Where another program writes the index, what it has so far is taken.
+fn sync_to_search(opened: &Opened, cancel: &CancelToken, args: &CorpusArgs) -> Result<()> {
+    match sync(opened, cancel) {
+        Err(cactus_rag::Error::Index(e)) if e.kind() == IndexKind::Busy && opened.index.exists() => {
+            output::note("another program writes the index; what it has so far is searched");
+        }
+        synced => match &synced?.skipped[..] {
+            [] => {}
+            [one] => output::warning(format!("`{}` is not searched: {}", one.path, one.reason)),
+            some => output::warning(format!(
+                "{} files are not searched; `cactus index {}` names them",
+                some.len(),
+                args.folder.display()
+            )),
+        },
+    }
+    Ok(())
+}
+
+/// Says of what was not read why, but for what is among `told`, which becomes what is not read now.
+fn warn(synced: &Synced, told: &mut Vec<Skipped>) {
+    for one in synced.skipped.iter().filter(|one| !told.contains(one)) {
+        output::warning(format!("`{}` was not read: {}", one.path, one.reason));
+    }
+    told.clone_from(&synced.skipped);
+}
+
+/// Brings the index in step with its folder, with a bar.
+fn sync(opened: &Opened, cancel: &CancelToken) -> cactus_rag::Result<Synced> {
+    let Opened { corpus, vectors, .. } = opened;
     let bar = bar(0, "reading", Unit::Of("files"));
     let synced = corpus.sync(vectors, &|| cancel.is_cancelled(), &mut |progress| {
         bar.set_length(progress.files[1] as u64);
@@ -114,53 +162,60 @@ fn sync_again(corpus: &Corpus, vectors: &Vectors, cancel: &CancelToken, skipped:
     });
     bar.finish_and_clear();
     let synced = synced?;
-    for one in synced.skipped.iter().filter(|one| !skipped.contains(one)) {
-        output::warning(format!("`{}` was not read: {}", one.path, one.reason));
+    if opened.is_moved {
+        corpus.rename_model(vectors)?;
     }
-    skipped.clone_from(&synced.skipped);
     Ok(synced)
 }
 
 /// Indexes a folder.
-pub(crate) fn index(args: &IndexArgs) -> Result<()> {
-    let (corpus, vectors, path) = open(&args.corpus, &args.source, args.threads)?;
+pub(crate) fn index(args: &IndexArgs) -> Result<ExitCode> {
+    let opened = open(&args.corpus, &args.source, args.threads)?;
+    opened.corpus.try_again();
     let cancel = interrupt()?;
     // Before the first look, so that no change falls between.
     let changes = args.watch.then(|| Changes::of(&args.corpus.folder)).transpose()?;
-    let mut skipped = Vec::new();
-    let first = sync_again(&corpus, &vectors, &cancel, &mut skipped)?;
-    tell(&first, args, &vectors, &path)?;
-    let Some(changes) = changes else { return Ok(()) };
+    let mut told = Vec::new();
+    let first = sync(&opened, &cancel)?;
+    warn(&first, &mut told);
+    tell(&first, args, &opened)?;
+    let Some(changes) = changes else {
+        return Ok(ExitCode::SUCCESS);
+    };
     if !args.corpus.json {
         output::note("watching; Ctrl-C ends it");
     }
     while changes.wait(&|| cancel.is_cancelled())? {
-        match sync_again(&corpus, &vectors, &cancel, &mut skipped) {
-            Ok(synced) if synced.is_unchanged() => {}
-            Ok(synced) => tell(&synced, args, &vectors, &path)?,
+        match sync(&opened, &cancel) {
+            Ok(synced) => {
+                warn(&synced, &mut told);
+                if !synced.is_unchanged() {
+                    tell(&synced, args, &opened)?;
+                }
+            }
             Err(_) if cancel.is_cancelled() => {}
             // Another program may write just now, or the disk be full: the next change is another attempt.
-            Err(e) => output::warning(format!("{e:#}")),
+            Err(e) => output::warning(e),
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Says what came of reading a folder.
-fn tell(synced: &Synced, args: &IndexArgs, vectors: &Vectors, index: &Path) -> Result<()> {
+fn tell(synced: &Synced, args: &IndexArgs, opened: &Opened) -> Result<()> {
     if args.corpus.json {
         let mut value = serde_json::to_value(synced)?;
-        value["index"] = json!(index);
-        value["embedder"] = json!(vectors.recipe().model);
+        value["index"] = json!(opened.index);
+        value["embedder"] = json!(opened.vectors.recipe().model);
         return output::json(&value);
     }
     output::line(format!(
-        "{} files in {} pieces: {} new, {} changed, {} gone; {} pieces got a vector",
+        "files: {} ({} new, {} changed, {} gone)    pieces: {} ({} got a vector)",
         synced.files - synced.skipped.len(),
-        synced.pieces,
         synced.added,
         synced.changed,
         synced.removed,
+        synced.pieces,
         synced.embedded
     ));
     Ok(())
@@ -168,13 +223,13 @@ fn tell(synced: &Synced, args: &IndexArgs, vectors: &Vectors, index: &Path) -> R
 
 /// The pieces for a question, the best first.
 fn find(
-    (corpus, vectors): (&Corpus, &Vectors),
+    Opened { corpus, vectors, .. }: &Opened,
     question: &str,
     (args, nearness): (&FindArgs, Nearness),
     source: &SourceArgs,
     threads: Option<u16>,
 ) -> Result<Vec<Found>> {
-    let top = args.top.get() as usize;
+    let top = args.top as usize;
     let Some(name) = &args.rerank else {
         return Ok(corpus.search(vectors, question, top, nearness)?);
     };
@@ -229,30 +284,30 @@ fn place(found: &Found, folder: &Path) -> String {
 }
 
 /// Searches a folder.
-pub(crate) fn search(args: &SearchArgs) -> Result<()> {
-    let (corpus, vectors, index) = open(&args.corpus, &args.source, args.threads)?;
+pub(crate) fn search(args: &SearchArgs) -> Result<ExitCode> {
+    let opened = open(&args.corpus, &args.source, args.threads)?;
     let cancel = interrupt()?;
     if args.question.trim().is_empty() {
         bail!("the question is empty");
     }
     if !args.find.no_sync {
-        sync_unless_busy(&corpus, &vectors, &cancel, &index)?;
+        sync_to_search(&opened, &cancel, &args.corpus)?;
     }
     let nearness = args.find.min_similarity.unwrap_or(Nearness::Any);
     let found = find(
-        (&corpus, &vectors),
+        &opened,
         &args.question,
         (&args.find, nearness),
         &args.source,
         args.threads,
     )?;
     if args.corpus.json {
-        return output::json(
-            &json!({"results": found.iter().map(|found| found.to_json(&args.corpus.folder)).collect::<Vec<_>>()}),
-        );
+        let results: Vec<_> = found.iter().map(|found| found.to_json(&args.corpus.folder)).collect();
+        output::json(&json!({"results": results}))?;
+        return Ok(ExitCode::SUCCESS);
     }
     if found.is_empty() {
-        output::note(nothing(nearness, &index)?);
+        output::note(nothing(nearness, &opened.index)?);
     }
     for found in &found {
         output::line(place(found, &args.corpus.folder));
@@ -261,28 +316,32 @@ pub(crate) fn search(args: &SearchArgs) -> Result<()> {
         }
         output::line("");
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Answers a question from a folder, with its sources.
 pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     let threads = args.engine.threads;
-    let (corpus, vectors, index) = open(&args.corpus, &args.source, threads)?;
+    let opened = open(&args.corpus, &args.source, threads)?;
     let cancel = interrupt()?;
     if args.question.trim().is_empty() {
         bail!("the question is empty");
     }
     if !args.find.no_sync {
-        sync_unless_busy(&corpus, &vectors, &cancel, &index)?;
+        sync_to_search(&opened, &cancel, &args.corpus)?;
     }
     let nearness = args.find.min_similarity.unwrap_or(Nearness::Any);
     let asked = (&args.find, nearness);
-    let found = find((&corpus, &vectors), &args.question, asked, &args.source, threads)?;
+    let found = find(&opened, &args.question, asked, &args.source, threads)?;
     if found.is_empty() {
-        bail!("{}", nothing(nearness, &index)?);
+        if args.corpus.json {
+            output::json(&json!({"answer": "", "finish_reason": "nothing_found", "citations": [], "sources": []}))?;
+        }
+        output::note(nothing(nearness, &opened.index)?);
+        return Ok(ExitCode::SUCCESS);
     }
     // The memory of the other model is free for this one.
-    drop(vectors);
+    drop(opened);
     let answers = ModelArgs {
         model: args.model.clone(),
         small: false,
@@ -317,6 +376,13 @@ pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
             failed.get_or_insert(e);
             cancel.cancel();
         }
+    });
+    let completion = completion.map_err(|e| match e.kind() {
+        EngineKind::ContextFull => anyhow::Error::new(e).context(Advised {
+            what: "the question and its sources are too long for the model".to_owned(),
+            advice: "give it fewer sources by `--top`, or raise `--context`".to_owned(),
+        }),
+        _ => e.into(),
     })?;
     reader.finish(&mut deltas);
     let end = shown.add(deltas.drain(..)).and_then(|()| shown.end());

@@ -43,7 +43,9 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
         truncate: args.model.truncate,
         ..EmbedOptions::default()
     };
-    let made = embedder.embed(role, &texts, &options)?;
+    let made = embedder
+        .embed(role, &texts, &options)
+        .map_err(|e| of_line(e, &args.texts))?;
     show(args, embedder.name(), made, "tokens")
 }
 
@@ -117,7 +119,9 @@ fn embed_tokens(args: &EmbedArgs, role: Role<'_>, bundle: &Path) -> Result<()> {
         truncate: args.model.truncate,
         ..EmbedOptions::default()
     };
-    let made = embedder.embed(role, &texts, &options)?;
+    let made = embedder
+        .embed(role, &texts, &options)
+        .map_err(|e| of_line(e, &args.texts))?;
     if let (Some(file), [matrix]) = (&args.npy, &made[..]) {
         let array = Tensor::from_f32([matrix.rows().len(), matrix.dimensions], matrix.values.clone())?;
         std::fs::write(file, npy::encode(&array)?).with_context(|| format!("cannot write `{}`", file.display()))?;
@@ -161,7 +165,8 @@ pub(crate) fn rerank(args: &RerankArgs) -> Result<()> {
         instruction: args.instruction.clone(),
         ..RankOptions::default()
     };
-    let ranked = reranker.score(&args.query, &documents, &options)?;
+    let ranked = reranker.score(&args.query, &documents, &options);
+    let ranked = ranked.map_err(|e| of_line(e, &args.documents))?;
     let most = args.top.map_or(usize::MAX, |n| n as usize);
     let order: Vec<usize> = ranked.order().into_iter().take(most).collect();
     if args.model.json {
@@ -188,7 +193,19 @@ fn bundle(args: &TextModelArgs) -> Result<PathBuf> {
     })
 }
 
-/// The texts that were given, else the lines of a file, else those of standard input. Empty lines are left out.
+/// An error of a text by the number of its line, where texts are lines and not arguments.
+fn of_line(e: cactus_embed::Error, given: &[String]) -> anyhow::Error {
+    let line = match e {
+        cactus_embed::Error::TooLong { index, .. } | cactus_embed::Error::Text { index, .. } => index + 1,
+        _ => return e.into(),
+    };
+    match given.is_empty() {
+        true => anyhow::Error::new(e).context(format!("line {line}")),
+        false => e.into(),
+    }
+}
+
+/// The texts that were given, else the lines of a file, else those of standard input: each line is one, so that their numbers stay.
 fn texts(given: &[String], file: Option<&Path>, what: &str) -> Result<Vec<String>> {
     if !given.is_empty() {
         return Ok(given.to_vec());
@@ -208,13 +225,8 @@ fn texts(given: &[String], file: Option<&Path>, what: &str) -> Result<Vec<String
         }
     };
     let text = model::utf8(bytes, &from)?;
-    let lines: Vec<String> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(str::to_owned)
-        .collect();
-    match lines.is_empty() {
+    match text.trim().is_empty() {
         true => bail!("{from} has no {what}: expected one on each line"),
-        false => Ok(lines),
+        false => Ok(text.lines().map(str::to_owned).collect()),
     }
 }

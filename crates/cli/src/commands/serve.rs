@@ -2,8 +2,10 @@
 //! `cactus-serve`.
 
 use crate::args::{ModelArgs, ServeArgs};
+use crate::commands::corpus::DEFAULT_EMBEDDER;
 use crate::commands::watch::Watched;
 use crate::commands::{corpus, route};
+use crate::hint::Advised;
 use crate::{model, output};
 use anyhow::{Context as _, Result};
 use cactus_engine::LoadOptions;
@@ -58,6 +60,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         .iter()
         .map(|name| source(args, name))
         .collect::<Result<Vec<_>>>()?;
+    let makes_vectors = |source: &Source| source.does.is_none_or(|does| does == Does::Embeds);
+    if !args.documents.is_empty() && !sources.iter().any(makes_vectors) {
+        return Err(anyhow::Error::msg(Advised {
+            what: "`--documents` needs a model that makes vectors, and none is served".to_owned(),
+            advice: format!("name one more: `cactus serve {} {DEFAULT_EMBEDDER}`", names.join(" ")),
+        }));
+    }
     let preload = match args.lazy {
         true => Vec::new(),
         false => sources.iter().take(1).map(|source| source.name.clone()).collect(),
@@ -167,10 +176,11 @@ fn source(args: &ServeArgs, name: &str) -> Result<Source> {
 
 /// What the model at `path` is for, a bundle or what becomes one; `None` where that is not known before it is converted.
 fn does(path: &Path) -> Option<Does> {
-    // Such a file holds a language model, and its vocabulary takes long to read.
+    // Most such files hold a language model, and the vocabulary takes long to become a tokenizer.
     if path
         .extension()
         .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
+        && !cactus_import::gguf::may_make_vectors(path)
     {
         return Some(Does::Writes);
     }
@@ -288,6 +298,7 @@ mod tests {
             ("embedding/bert_tokens", Some(Does::EmbedsTokens)),
             ("embedding/xlm_roberta_ranker", Some(Does::Ranks)),
             ("models/qwen2_tied", Some(Does::Writes)),
+            ("gguf/qwen3.gguf", Some(Does::Writes)),
             ("speech", None),
         ] {
             assert_eq!(does(&golden.join(path)), expected, "{path}");

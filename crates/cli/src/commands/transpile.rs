@@ -81,11 +81,11 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     let made = model::with_progress(|progress| transpile_measured(source, &destination, &options, &request, progress));
     let advised = Advised {
         what: format!("`{}` was not transpiled: too much quality is lost", source.display()),
-        below_floor:
+        advice:
             "use more bits, or a `--policy` with more bits for the matrices with the largest errors; `--force` writes the bundle anyway"
                 .to_owned(),
     };
-    let made = made.map_err(|e| advised.of(e.into()))?;
+    let made = made.map_err(|e| advised.of_floor(e.into()))?;
     model::warn(&made);
     if made
         .outcome

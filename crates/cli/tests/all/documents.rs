@@ -32,7 +32,7 @@ fn folder_is_indexed_and_searched() {
     assert_eq!((&made["files"], &made["embedded"]), (&2.into(), &pieces.into()));
     assert!(pieces >= 3, "a piece for each heading, and one for the text: {made}");
     let again = c.ok(&["index", "notes"]);
-    let want = format!("2 files in {pieces} pieces: 0 new, 0 changed, 0 gone; 0 pieces got a vector");
+    let want = format!("files: 2 (0 new, 0 changed, 0 gone)    pieces: {pieces} (0 got a vector)");
     assert!(again.starts_with(&want), "{again}");
 
     // Words alone decide here: these weights mean nothing.
@@ -64,11 +64,17 @@ fn folder_is_indexed_and_searched() {
         ]);
         assert_eq!(near["results"].as_array().unwrap().len(), count, "{least}: {near}");
     }
-    let refused = c.run(&["ask", "notes", "forty minutes", "--model", "m", "--min-similarity", "1"]);
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let nothing = ["ask", "notes", "forty minutes", "--model", "m", "--min-similarity", "1"];
+    let out = c.run(&nothing);
+    let said = String::from_utf8_lossy(&out.stderr);
     assert!(
-        !refused.status.success() && said.contains("nothing whose cosine"),
+        out.status.success() && out.stdout.is_empty() && said.contains("nothing whose cosine"),
         "{said}"
+    );
+    let told = c.json(&[&nothing[..], &["--json"]].concat());
+    assert_eq!(
+        (&told["answer"], &told["sources"]),
+        (&"".into(), &serde_json::json!([]))
     );
     assert!(
         !c.run(&["search", "notes", "x", "--min-similarity", "2"])
@@ -104,7 +110,7 @@ fn folder_is_watched_until_somebody_ends_it() {
     assert!(next().contains("2 new"));
     c.write("notes/new/coffee.md", "Coffee is ground.\n");
     assert!(
-        next().contains("3 files")
+        next().contains("files: 3 ")
             && c.ok(&["search", "notes", "coffee ground", "--no-sync"])
                 .contains("coffee.md:1")
     );
@@ -163,12 +169,19 @@ fn what_cannot_be_says_what_to_do() {
             vec!["search", "notes", "x", "--embedder", "m"],
             "makes no vectors of texts",
         ),
-        (vec!["ask", "empty", "x", "--embedder", "e"], "no documents"),
+        (vec!["search", "notes", "x", "--top", "0"], "0 is not in 1.."),
+        (
+            vec!["serve", "m", "--documents", "notes"],
+            "needs a model that makes vectors",
+        ),
     ] {
         let out = c.run(&args);
         let error = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && error.contains(said), "{args:?}: {error}");
     }
+    let out = c.run(&["ask", "empty", "x", "--embedder", "e"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.contains("no documents"), "{said}");
     c.ok(&["index", "notes", "--embedder", "e"]);
     c.write("notes/more.md", "more");
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/embedding/xlm_roberta");
@@ -176,4 +189,56 @@ fn what_cannot_be_says_what_to_do() {
     let out = c.run(&["index", "notes", "--embedder", "x"]);
     let error = String::from_utf8_lossy(&out.stderr);
     assert!(!out.status.success() && error.contains("another recipe"), "{error}");
+}
+
+#[test]
+fn model_that_was_moved_is_named_and_then_remembered() {
+    let c = folder();
+    c.ok(&["index", "notes", "--embedder", "e"]);
+    fs::rename(c.0.path().join("e"), c.0.path().join("moved")).unwrap();
+    let out = c.run(&["search", "notes", "bread"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        !out.status.success() && said.contains("there is none any more") && said.contains("`--embedder MODEL`"),
+        "{said}"
+    );
+    c.ok(&["search", "notes", "bread", "--embedder", "moved"]);
+    let made = c.json(&["index", "notes", "--json"]);
+    assert!(made["embedder"].as_str().unwrap().ends_with("moved"), "{made}");
+    assert_eq!(made["embedded"], 0, "{made}");
+}
+
+#[test]
+fn what_is_not_read_is_named_by_the_index_and_counted_by_a_search() {
+    let c = folder();
+    for name in ["a", "b"] {
+        fs::write(c.0.path().join(format!("notes/{name}.txt")), b"caf\xe9").unwrap();
+    }
+    let said = |args: &[&str]| String::from_utf8_lossy(&c.run(args).stderr).into_owned();
+    for _ in 0..2 {
+        let told = said(&["index", "notes", "--embedder", "e"]);
+        assert!(
+            told.contains("`a.txt` was not read") && told.contains("`b.txt` was not read"),
+            "{told}"
+        );
+        let told = said(&["search", "notes", "bread"]);
+        assert!(
+            told.contains("2 files are not searched; `cactus index notes` names them"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn each_line_of_a_file_has_its_vector() {
+    let c = folder();
+    c.write("lines.txt", "one\n\nthree\n");
+    let made = c.json(&["embed", "e", "--file", "lines.txt", "--json"]);
+    let alone = c.json(&["embed", "e", "three", "--json"]);
+    assert_eq!(made["vectors"].as_array().unwrap().len(), 3);
+    assert_eq!(made["vectors"][2], alone["vectors"][0]);
+    c.write("long.txt", &format!("one\n{}\n", "two ".repeat(9_000)));
+    let out = c.run(&["embed", "e", "--file", "long.txt"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("line 2"), "{said}");
 }

@@ -21,7 +21,7 @@ fn pages(program: &Program, bytes: &[u8]) -> Result<Vec<String>, String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), bytes).unwrap();
     program.pages(file.path(), &|| false).map_err(|unread| match unread {
-        Unread::Because(reason) => reason,
+        Unread::Because(reason) | Unread::Untried(reason) => reason,
         Unread::Cancelled => panic!("nobody stopped it"),
     })
 }

@@ -33,6 +33,7 @@ pub use metadata::{Array, Metadata, Value};
 pub(crate) use projector::with_pictures;
 pub use reader::{GgufFile, MAGIC, TensorInfo};
 pub use source::{GgufSource, open_file};
+pub use text_model::may_make_vectors;
 
 #[cfg(test)]
 pub(crate) mod writer;

@@ -7,9 +7,10 @@ use super::config::Keys;
 use super::encoder_names::CLASSES;
 use super::metadata::required;
 use super::names::Arch;
-use super::{GgufSource, Metadata};
-use crate::{Error, Result, SentenceFolder, TensorSource};
+use super::{GgufFile, GgufSource, Metadata};
+use crate::{Error, Result, SentenceFolder, TensorSource, open_bytes};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Pooling of a file that gives the states of tokens as they are.
 const NONE: usize = 0;
@@ -92,6 +93,21 @@ pub(super) fn sentence(source: &GgufSource) -> Result<Option<SentenceFolder>> {
         notes,
         ..SentenceFolder::default()
     }))
+}
+
+/// Whether the file at `path` may hold a model that makes vectors or scores of texts. Its vocabulary does not become a tokenizer for that.
+#[must_use]
+pub fn may_make_vectors(path: &Path) -> bool {
+    let found = || -> Result<bool> {
+        let file = GgufFile::parse((*open_bytes(path)?).as_ref())?;
+        let metadata = &file.metadata;
+        let prefix = required(metadata.string("general.architecture")?, "general.architecture")?;
+        let arch = Arch::from_name(prefix)?;
+        let pools = Keys { metadata, prefix }.count("pooling_type")?;
+        let of_texts = arch.is_encoder() || arch == Arch::GemmaEmbedding;
+        Ok(of_texts || pools.is_some_and(|n| n != NONE))
+    };
+    found().unwrap_or(false)
 }
 
 /// The two dense layers of `EmbeddingGemma`.

@@ -75,7 +75,11 @@ pub(crate) fn modules(c: &Config<'_>) -> crate::Result<Vec<Module>> {
     let list = list
         .as_array()
         .ok_or_else(|| c.invalid(MODULES, "expected a list of modules"))?;
-    list.iter().map(|m| module(c, m)).collect()
+    let of = |m: &Value| match m["path"].as_str() {
+        Some(path) if !path.is_empty() => format!("module `{path}`"),
+        _ => format!("module {}", describe(&m["kind"])),
+    };
+    list.iter().map(|m| module(c, m).map_err(|e| e.of(&of(m)))).collect()
 }
 
 fn module(c: &Config<'_>, value: &Value) -> crate::Result<Module> {
@@ -209,7 +213,10 @@ fn pooling(m: &Config<'_>) -> crate::Result<Vec<PoolingDef>> {
         }
     };
     match found.is_empty() {
-        true => Err(m.invalid("pooling_mode", "no way of pooling is named")),
+        true => Err(m.invalid(
+            "pooling_mode",
+            "its `config.json` names no way of pooling, or is not there",
+        )),
         false => Ok(found),
     }
 }

@@ -7,6 +7,7 @@ mod answer;
 pub use answer::ChatEncoder;
 
 use super::super::{Fields, Job, KeepAlive, MAX_CHOICES, Prompt, Result, Spec, objects, tools};
+use super::responses::FILE_SEARCH;
 use cactus_engine::chat::{ChatRequest, MAX_TOOLS};
 use cactus_text::grammar::{Grammar, Spacing};
 use cactus_text::tools::ToolChoice;
@@ -84,8 +85,16 @@ pub fn request(body: &Value, created: u64) -> Result<(Job, ChatEncoder)> {
 fn tool(entry: &Fields<'_>) -> Result<Value> {
     let kind = entry.text("type")?.unwrap_or("function");
     if kind != "function" {
-        let message = format_args!("this server has no tools of type `{kind}`; expected `function`");
-        return Err(entry.wrong("type", message));
+        return Err(match kind {
+            FILE_SEARCH => entry.wrong(
+                "type",
+                "`file_search` is a tool of `/v1/responses`; expected `function` here",
+            ),
+            _ => {
+                let message = format_args!("this server has no tools of type `{kind}`; expected `function`");
+                entry.wrong("type", message)
+            }
+        });
     }
     let function = entry.object("function")?;
     let function = function.ok_or_else(|| entry.missing("function", "an object"))?;

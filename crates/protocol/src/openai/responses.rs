@@ -19,7 +19,8 @@ use serde_json::{Map, Value, json};
 /// Types of parts that are text.
 const TEXTS: &[&str] = &["input_text", "output_text", "text", "refusal"];
 /// The type of a tool that searches stores.
-const FILE_SEARCH: &str = "file_search";
+/// The tool that searches in vector stores.
+pub(super) const FILE_SEARCH: &str = "file_search";
 
 /// A request.
 #[derive(Debug)]

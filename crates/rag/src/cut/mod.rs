@@ -116,12 +116,18 @@ struct Part {
 /// and within a sentence that is too large with a word.
 #[must_use]
 pub fn pieces(kind: Kind, source: &str, rules: Rules<'_>) -> Vec<Piece> {
-    let parts = match kind {
-        Kind::Text => plain::paragraphs(source),
-        Kind::Markdown => markdown::blocks(source),
-        Kind::Html => html::blocks(source),
-        Kind::Code => plain::units(source),
-        Kind::Pdf => plain::pages(source),
+    // A mark of the order of bytes is no part of a text, and would hide a heading.
+    let text = source.strip_prefix('\u{feff}').unwrap_or(source);
+    let mut parts = match kind {
+        Kind::Text => plain::paragraphs(text),
+        Kind::Markdown => markdown::blocks(text),
+        Kind::Html => html::blocks(text),
+        Kind::Code => plain::units(text),
+        Kind::Pdf => plain::pages(text),
     };
+    let skipped = source.len() - text.len();
+    for part in &mut parts {
+        part.bytes = part.bytes.start + skipped..part.bytes.end + skipped;
+    }
     pack::pack(source, parts, rules)
 }

@@ -82,7 +82,7 @@ impl Stores {
         let text = match text_of((kind, &path), bytes, self.extract.as_deref(), &|| !self.is_wanted(work)) {
             Ok(text) => text,
             Err(Unread::Cancelled) => return Ok(()),
-            Err(Unread::Because(what)) => return Err(failure(NO_TEXT, &what)),
+            Err(Unread::Because(what) | Unread::Untried(what)) => return Err(failure(NO_TEXT, &what)),
         };
         let incoming = Incoming {
             name: &work.file,

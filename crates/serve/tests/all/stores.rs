@@ -521,7 +521,7 @@ fn what_was_under_way_when_a_server_ended_goes_on() {
     assert!(
         !files_below(case.data.path())
             .iter()
-            .any(|name| name.starts_with("file-x"))
+            .any(|name| name.starts_with("file-x."))
     );
     assert_eq!(std::fs::read_dir(case.data.path().join("stores")).unwrap().count(), 1);
 }
