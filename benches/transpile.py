@@ -2,7 +2,7 @@
 
     python benches/transpile.py [--threads 2] [--rounds 7] [--only NAME ...] [--json FILE]
 
-Needs torch, transformers, onnx, onnxscript and onnxruntime, and the cactus program built with --release
+Needs torch, torchvision, transformers, onnx, onnxscript and onnxruntime, and the cactus program built with --release
 (`CACTUS_PROGRAM`, or on the path). Engines take turns within a round, so that a machine that slows down slows all of
 them; what is shown is the median over rounds, and ours relative to each. Of `cactus bench` each round counts the median
 of its repetitions, of the others the same number of calls.
@@ -28,10 +28,65 @@ from torch import nn  # noqa: E402
 CALLS = 5
 
 
-def cnn():
-    from torchvision.models import resnet18
+def picture_model(name):
+    def make():
+        import torchvision
 
-    return resnet18(weights=None), (torch.randn(1, 3, 224, 224),), {}
+        return getattr(torchvision.models, name)(weights=None), (torch.randn(1, 3, 224, 224),), {}
+
+    return make
+
+
+def unet():
+    def twice(inputs, outputs):
+        layers = []
+        for i in (inputs, outputs):
+            layers += [nn.Conv2d(i, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+        return nn.Sequential(*layers)
+
+    class UNet(nn.Module):
+        """Four levels of 32 to 256 channels, as in Ronneberger and others (2015), padded."""
+
+        def __init__(self):
+            super().__init__()
+            widths = (32, 64, 128, 256)
+            self.down = nn.ModuleList(twice(i, o) for i, o in zip((3, *widths), widths))
+            self.up = nn.ModuleList(nn.ConvTranspose2d(o, i, 2, stride=2) for i, o in zip(widths, widths[1:]))
+            self.join = nn.ModuleList(twice(2 * w, w) for w in widths[:-1])
+            self.head = nn.Conv2d(widths[0], 2, 1)
+
+        def forward(self, x):
+            kept = []
+            for i, down in enumerate(self.down):
+                x = down(x if i == 0 else nn.functional.max_pool2d(x, 2))
+                kept.append(x)
+            for i in (2, 1, 0):
+                x = self.join[i](torch.cat([kept[i], self.up[i](x)], 1))
+            return self.head(x)
+
+    return UNet(), (torch.randn(1, 3, 256, 256),), {}
+
+
+def wavenet():
+    class WaveNet(nn.Module):
+        """Two stacks of eight gated layers of 64 channels, as in van den Oord and others (2016), over a quarter of a second."""
+
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Conv1d(1, 64, 1)
+            self.gates = nn.ModuleList(nn.Conv1d(64, 128, 2, dilation=2 ** (i % 8)) for i in range(16))
+            self.out = nn.ModuleList(nn.Conv1d(64, 128, 1) for _ in range(16))
+            self.head = nn.Sequential(nn.ReLU(), nn.Conv1d(64, 64, 1), nn.ReLU(), nn.Conv1d(64, 256, 1))
+
+        def forward(self, x):
+            x, said = self.first(x), 0
+            for i, (gates, out) in enumerate(zip(self.gates, self.out)):
+                a, b = gates(nn.functional.pad(x, (2 ** (i % 8), 0))).chunk(2, 1)
+                kept, skipped = out(a.tanh() * b.sigmoid()).chunk(2, 1)
+                x, said = x + kept, said + skipped
+            return self.head(said)
+
+    return WaveNet(), (torch.randn(1, 1, 4000),), {}
 
 
 def vit():
@@ -85,7 +140,17 @@ def whisper():
     return Encoder(), (torch.randn(1, 80, 3000),), {}
 
 
-MODELS = {"ResNet-18, 224": cnn, "ViT-S/16, 224": vit, "MiniLM-L6, 128 tokens": minilm, "Whisper-tiny encoder": whisper}
+MODELS = {
+    "ResNet-18, 224": picture_model("resnet18"),
+    "MobileNetV3, 224": picture_model("mobilenet_v3_large"),
+    "EfficientNet-B0, 224": picture_model("efficientnet_b0"),
+    "ConvNeXt-tiny, 224": picture_model("convnext_tiny"),
+    "U-Net, 256": unet,
+    "WaveNet, 4000 samples": wavenet,
+    "ViT-S/16, 224": vit,
+    "MiniLM-L6, 128 tokens": minilm,
+    "Whisper-tiny encoder": whisper,
+}
 
 
 def timed(call, calls=CALLS):

@@ -27,7 +27,7 @@ fn window(axes: [Axis; 3]) -> Window {
     }
 }
 
-const WINDOWS: [[Axis; 3]; 11] = [
+const WINDOWS: [[Axis; 3]; 12] = [
     // One axis; its own stride, and one larger than its taps.
     [NO_AXIS, NO_AXIS, [41, 3, 1, 1, 1, 1]],
     [NO_AXIS, NO_AXIS, [60, 3, 2, 1, 1, 1]],
@@ -41,6 +41,8 @@ const WINDOWS: [[Axis; 3]; 11] = [
     [NO_AXIS, [11, 3, 1, 2, 2, 2], [18, 3, 2, 3, 3, 3]],
     [NO_AXIS, [9, 1, 1, 0, 0, 1], [13, 1, 1, 0, 0, 1]],
     [NO_AXIS, [9, 1, 2, 0, 0, 1], [13, 1, 2, 0, 0, 1]],
+    // Rows of several lines at once.
+    [NO_AXIS, [5, 5, 1, 2, 2, 1], [150, 5, 2, 2, 2, 1]],
     // Three.
     [[4, 2, 1, 0, 1, 1], [5, 3, 2, 1, 1, 1], [6, 3, 1, 1, 1, 1]],
 ];
@@ -102,6 +104,15 @@ fn conv_matches_definition() {
                 }
             }
             assert_close(&format!("conv {axes:?} {groups}"), &found, &exact, 1e-5, 1e-4);
+            if channels == 1 && filters == 1 {
+                let found = same_everywhere(&format!("depthwise {axes:?}"), |exec| {
+                    let mut scratch = vec![f32::NAN; exec.conv_depthwise_scratch_elems(&w)];
+                    let mut out = vec![f32::NAN; groups * reads.len()];
+                    exec.conv_depthwise(&w, &x, &weight, epilogue, &mut scratch, &mut out);
+                    out
+                });
+                assert_close(&format!("depthwise {axes:?}"), &found, &exact, 1e-5, 1e-4);
+            }
             if groups > 1 {
                 continue;
             }

@@ -3,7 +3,6 @@
 use super::frame::{Frame, stripe_windows};
 use super::product::packed_bytes;
 use super::reduce::ReduceOp;
-use crate::elementwise::{UnaryOp, unary_piece};
 use crate::exec::{Exec, SharedMut, part_count, part_range};
 use crate::matmul::Epilogue;
 use std::ops::Range;
@@ -184,9 +183,6 @@ impl Exec<'_> {
             }
             return;
         }
-        if channels == 1 && filters == 1 {
-            return self.conv_depthwise(w, x, weight, activation, out);
-        }
         // The bias is there already.
         let epilogue = Epilogue {
             accumulate: true,
@@ -227,27 +223,6 @@ impl Exec<'_> {
                 );
             }
         }
-    }
-
-    /// Each channel with its own taps: sums in the order of the taps.
-    fn conv_depthwise(&self, w: &Window, x: &[f32], weight: &[f32], activation: Option<UnaryOp>, out: &mut [f32]) {
-        let (plane, outputs, taps) = (w.places(), w.outputs(), w.taps());
-        let channels = out.len() / outputs;
-        let parts = part_count(self.step.width(), channels, outputs * taps / 4);
-        let out = SharedMut::new(out);
-        self.step.run(parts, &|part| {
-            for c in part_range(channels, parts, part) {
-                // SAFETY: channels are disjoint.
-                let out = unsafe { out.piece(c * outputs..(c + 1) * outputs) };
-                let x = &x[c * plane..(c + 1) * plane];
-                for (tap, &weight) in weight[c * taps..(c + 1) * taps].iter().enumerate() {
-                    w.for_lines_of_tap(tap, out, x, |out, x| *out += weight * x);
-                }
-                if let Some(activation) = activation {
-                    unary_piece(self.kernels, activation, out);
-                }
-            }
-        });
     }
 
     /// One sample: `out [outputs, size…]` from `x [inputs, out…]` and `weight [inputs, outputs / groups, kernel…]`, where `w`

@@ -9,6 +9,7 @@ use super::conv::Window;
 use crate::exec::{Exec, SharedMut, part_count, part_range};
 use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{Op, Simd};
+use std::ops::Range;
 
 /// Bytes that a stripe packs at most, if that is enough for some blocks: a part of the L2 cache.
 const STRIPE_BYTES: usize = 768 << 10;
@@ -53,15 +54,25 @@ impl Frame {
     }
 
     /// Where the row of places `y` along the second axis and `z` along the first begins.
-    fn row(&self, z: usize, y: usize) -> usize {
+    pub(super) fn row(&self, z: usize, y: usize) -> usize {
         (z * self.size[1] + y) * self.phases * self.size[2]
     }
 
     /// What `tap` adds to the place of a window.
-    fn offset(&self, w: &Window, tap: usize) -> usize {
+    pub(super) fn offset(&self, w: &Window, tap: usize) -> usize {
         let tap = Window::split(tap, w.kernel);
         let [z, y, x] = [0, 1, 2].map(|axis| tap[axis] * w.dilation[axis]);
         self.row(z, y) + (x % w.stride[2]) * self.size[2] + x / w.stride[2]
+    }
+}
+
+impl Frame {
+    /// Copies the one plane `x` into `framed` of [`Frame::elems`], zeros around it.
+    pub(super) fn fill_plane(&self, w: &Window, x: &[f32], framed: &mut [f32]) {
+        let end = framed.len() - BLOCK_ROWS;
+        framed[..BLOCK_ROWS].fill(0.0);
+        framed[end..].fill(0.0);
+        frame_plane(w, self, x, &mut framed[BLOCK_ROWS..end]);
     }
 }
 
@@ -141,6 +152,51 @@ fn frame_plane(w: &Window, frame: &Frame, x: &[f32], to: &mut [f32]) {
     }
 }
 
+/// What up to 16 windows side by side read.
+pub(super) struct Lines {
+    /// For each row of the output that they touch the first lane, and where lane 0 would read if it were in it.
+    rows: [(usize, usize); BLOCK_ROWS],
+    /// How many rows those are.
+    n: usize,
+    plane: usize,
+}
+
+impl Frame {
+    /// Of `windows`, at most 16 and one at least.
+    pub(super) fn lines(&self, w: &Window, windows: Range<usize>) -> Lines {
+        let mut rows = [(0, 0); BLOCK_ROWS];
+        let (mut n, mut lane) = (0, 0);
+        while lane < windows.len() {
+            let [z, y, x] = Window::split(windows.start + lane, w.out);
+            let at = self.row(z * w.stride[0], y * w.stride[1]) + x;
+            // The slack before the planes makes room for lanes that are not used.
+            rows[n] = (lane, BLOCK_ROWS + at - lane);
+            n += 1;
+            lane += w.out[2] - x;
+        }
+        let plane = self.plane();
+        Lines { rows, n, plane }
+    }
+}
+
+impl Lines {
+    /// What a tap with this offset reads of a channel.
+    #[inline(always)]
+    pub(super) fn read<S: Simd>(&self, s: S, framed: &[f32], channel: usize, offset: usize) -> S::F {
+        let base = channel * self.plane + offset;
+        let mut v = at(s, framed, base + self.rows[0].1);
+        for &(lane, place) in &self.rows[1..self.n] {
+            v = s.select(s.lanes(lane, BLOCK_ROWS), at(s, framed, base + place), v);
+        }
+        v
+    }
+}
+
+#[inline(always)]
+fn at<S: Simd>(s: S, framed: &[f32], at: usize) -> S::F {
+    s.load(framed[at..].first_chunk().unwrap_or(&[0.0; BLOCK_ROWS]))
+}
+
 struct PackWindows<'a> {
     w: &'a Window,
     frame: &'a Frame,
@@ -152,39 +208,15 @@ struct PackWindows<'a> {
     lines: &'a mut [[f32; BLOCK_ROWS]],
 }
 
-impl PackWindows<'_> {
-    /// For each row of the output that the block touches its first lane, and where lane 0 would read if it were in it.
-    fn rows(&self) -> ([(usize, usize); BLOCK_ROWS], usize) {
-        let mut rows = [(0, 0); BLOCK_ROWS];
-        let (mut n, mut lane) = (0, 0);
-        while lane < self.count {
-            let [z, y, x] = Window::split(self.first + lane, self.w.out);
-            let at = self.frame.row(z * self.w.stride[0], y * self.w.stride[1]) + x;
-            // The slack before the planes makes room for lanes that are not used.
-            rows[n] = (lane, BLOCK_ROWS + at - lane);
-            n += 1;
-            lane += self.w.out[2] - x;
-        }
-        (rows, n)
-    }
-}
-
 impl Op for PackWindows<'_> {
     type Output = ();
 
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
-        let (rows, n) = self.rows();
-        let plane = self.frame.plane();
-        let read = |at: usize| s.load(self.framed[at..].first_chunk().unwrap_or(&[0.0; BLOCK_ROWS]));
+        let windows = self.frame.lines(self.w, self.first..self.first + self.count);
         for (c, lines) in self.lines.chunks_exact_mut(self.offsets.len()).enumerate() {
             for (line, offset) in lines.iter_mut().zip(self.offsets) {
-                let base = c * plane + offset;
-                let mut v = read(base + rows[0].1);
-                for &(lane, at) in &rows[1..n] {
-                    v = s.select(s.lanes(lane, BLOCK_ROWS), read(base + at), v);
-                }
-                s.store(v, line);
+                s.store(windows.read(s, self.framed, c, *offset), line);
             }
         }
     }

@@ -231,7 +231,11 @@ impl Run<'_> {
                         let elems = self.exec.conv_rows_scratch_elems(&w, shape(0)[0], &filters);
                         elems.saturating_mul(4)
                     }
-                    _ => dense::conv_scratch_bytes(&w, self.shape(node.inputs[1])[1]),
+                    _ => match self.way(node, &w) {
+                        heavy::Way::Depthwise => self.exec.conv_depthwise_scratch_elems(&w).saturating_mul(4),
+                        heavy::Way::Tiles(tiles) => self.exec.conv_tiles_scratch_elems(&tiles).saturating_mul(4),
+                        heavy::Way::Windows => dense::conv_scratch_bytes(&w, self.shape(node.inputs[1])[1]),
+                    },
                 }
             }
             Op::ConvTranspose { conv, .. } => {

@@ -6,11 +6,22 @@ use super::{Place, Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{AttentionAttrs, ConvAttrs, Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{
-    self, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Window, broadcast_strides, recurrent_scratch_elems,
+    self, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Tiles, Window, broadcast_strides,
+    recurrent_scratch_elems,
 };
 use cactus_kernels::{DeltaRows, Epilogue, GatedDelta, Norm};
 use cactus_quant::{PackedView, Packing};
 use cactus_tensor::DType;
+
+/// How a convolution in single precision is computed.
+pub(super) enum Way {
+    /// Each channel alone.
+    Depthwise,
+    /// As products of transformed tiles.
+    Tiles(Tiles),
+    /// As a product with what each window reads.
+    Windows,
+}
 
 impl Run<'_> {
     pub(super) fn reduce(
@@ -214,12 +225,28 @@ impl Run<'_> {
                 Op::ConvTranspose { conv, .. } => {
                     self.exec.conv_transpose(&w, x, weight, bias, conv.groups, scratch, out);
                 }
-                Op::Conv(a) => self.exec.conv(&w, x, weight, epilogue, a.groups, scratch, out),
-                Op::Conv1d { groups, .. } => self.exec.conv(&w, x, weight, epilogue, *groups, scratch, out),
+                Op::Conv(ConvAttrs { groups, .. }) | Op::Conv1d { groups, .. } => match self.way(node, &w) {
+                    Way::Depthwise => self.exec.conv_depthwise(&w, x, weight, epilogue, scratch, out),
+                    Way::Tiles(tiles) => self.exec.conv_tiles(&tiles, x, weight, epilogue, scratch, out),
+                    Way::Windows => self.exec.conv(&w, x, weight, epilogue, *groups, scratch, out),
+                },
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// How a convolution in single precision with windows `w` is computed.
+    pub(super) fn way(&self, node: &Node, w: &Window) -> Way {
+        let filters = self.shape(node.inputs[1]);
+        let (Op::Conv(ConvAttrs { groups, .. }) | Op::Conv1d { groups, .. }) = node.op else {
+            return Way::Windows;
+        };
+        match groups {
+            1 => Tiles::of(w, filters[1], filters[0]).map_or(Way::Windows, Way::Tiles),
+            _ if filters[1] == 1 && filters[0] == groups => Way::Depthwise,
+            _ => Way::Windows,
+        }
     }
 
     /// The filters of a convolution with windows `w` that reads them packed: in 8 bits, or as it has few windows.
