@@ -7,7 +7,7 @@
 
 use cactus_base::{AlignedBuf, Step};
 use cactus_kernels::dense::{
-    DenseAttention, Recurrent, ScoreBias, ScoreOperands, Window, conv_scratch_bytes, packed_bytes,
+    DenseAttention, Recurrent, ScoreBias, ScoreOperands, Tiles, Window, conv_scratch_bytes, packed_bytes,
     recurrent_scratch_elems,
 };
 use cactus_kernels::{
@@ -27,6 +27,8 @@ const POSITIONS: usize = 256;
 const CHANNELS: usize = 64;
 /// Positions that convolutions give, and that attention without a cache has.
 const FRAMES: usize = 96;
+/// Rows and columns of a plane.
+const PLANE: usize = 16;
 /// Those of a picture.
 const PATCHES: usize = 256;
 
@@ -39,6 +41,10 @@ enum Work {
     GatedDelta,
     /// Convolution along time: channels of a group, taps and stride.
     Conv(usize, usize, usize),
+    /// Convolution of each channel along time with so many taps.
+    Depthwise(usize),
+    /// Convolution of a plane of [`PLANE`] by [`PLANE`] places in tiles, 64 channels.
+    Tiles,
     /// Attention of all of [`FRAMES`] to all, with something added to each score, as for relative positions.
     Relative,
     /// Attention of all of [`PATCHES`] to all on bytes, one head.
@@ -48,7 +54,7 @@ enum Work {
 }
 
 // Codebooks of 5 and 6 bits take long to compute, and more so under emulation.
-const CASES: [(&str, Work); 23] = [
+const CASES: [(&str, Work); 24] = [
     ("linear_i8_rows_1", Work::Linear(Packing::Int8G32, 1)),
     ("linear_i8_rows_4", Work::Linear(Packing::Int8G32, 4)),
     ("linear_i8_rows_16", Work::Linear(Packing::Int8G32, 16)),
@@ -68,7 +74,8 @@ const CASES: [(&str, Work); 23] = [
     ("gated_delta_rows_1", Work::GatedDelta),
     ("conv_f32_taps_3", Work::Conv(CHANNELS, 3, 1)),
     ("conv_f32_taps_3_stride_2", Work::Conv(CHANNELS, 3, 2)),
-    ("conv_f32_depthwise_taps_9", Work::Conv(1, 9, 1)),
+    ("conv_f32_depthwise_taps_9", Work::Depthwise(9)),
+    ("conv_f32_tiles", Work::Tiles),
     ("attention_f32_relative", Work::Relative),
     ("attention_bytes", Work::Bytes),
     ("lstm_f32_step", Work::Lstm),
@@ -92,6 +99,8 @@ fn main() {
         Work::Attention(dtype, rows) => attention(exec, dtype, rows, calls),
         Work::GatedDelta => gated_delta(exec, calls),
         Work::Conv(channels, taps, stride) => conv(exec, channels, [taps, stride], calls),
+        Work::Depthwise(taps) => depthwise(exec, taps, calls),
+        Work::Tiles => tiles(exec, calls),
         Work::Relative => relative(exec, calls),
         Work::Bytes => bytes(exec, calls),
         Work::Lstm => lstm(exec, calls),
@@ -192,16 +201,51 @@ fn gated_delta(exec: Exec<'_>, calls: usize) {
     println!("{} {}", 4 * state.len(), 3 * state.len());
 }
 
-fn conv(exec: Exec<'_>, channels: usize, [taps, stride]: [usize; 2], calls: usize) {
-    let groups = CHANNELS / channels;
-    let w = Window {
+/// Windows of `taps` along time that give [`FRAMES`] positions.
+fn along_time(taps: usize, stride: usize) -> Window {
+    Window {
         size: [1, 1, FRAMES * stride],
         out: [1, 1, FRAMES],
         kernel: [1, 1, taps],
         stride: [1, 1, stride],
         before: [0, 0, taps / 2],
         dilation: [1; 3],
+    }
+}
+
+fn depthwise(exec: Exec<'_>, taps: usize, calls: usize) {
+    let w = along_time(taps, 1);
+    let (x, weight) = (values(CHANNELS * FRAMES), values(CHANNELS * taps));
+    let mut scratch = vec![0.0; exec.conv_depthwise_scratch_elems(&w)];
+    let mut out = vec![0.0; CHANNELS * FRAMES];
+    for _ in 0..calls {
+        exec.conv_depthwise(&w, &x, &weight, Epilogue::default(), &mut scratch, &mut out);
+    }
+    println!("{} {}", 4 * weight.len(), weight.len() * FRAMES);
+}
+
+fn tiles(exec: Exec<'_>, calls: usize) {
+    let w = Window {
+        size: [1, PLANE, PLANE],
+        out: [1, PLANE, PLANE],
+        kernel: [1, 3, 3],
+        stride: [1; 3],
+        before: [0, 1, 1],
+        dilation: [1; 3],
     };
+    let tiles = Tiles::of(&w, CHANNELS, CHANNELS).expect("a convolution in tiles");
+    let (x, weight) = (values(CHANNELS * PLANE * PLANE), values(CHANNELS * CHANNELS * 9));
+    let mut scratch = vec![0.0; exec.conv_tiles_scratch_elems(&tiles)];
+    let mut out = vec![0.0; CHANNELS * PLANE * PLANE];
+    for _ in 0..calls {
+        exec.conv_tiles(&tiles, &x, &weight, Epilogue::default(), &mut scratch, &mut out);
+    }
+    println!("{} {}", 4 * weight.len(), weight.len() * PLANE * PLANE);
+}
+
+fn conv(exec: Exec<'_>, channels: usize, [taps, stride]: [usize; 2], calls: usize) {
+    let groups = CHANNELS / channels;
+    let w = along_time(taps, stride);
     let x = values(CHANNELS * FRAMES * stride);
     let weight = values(CHANNELS * channels * taps);
     let mut scratch = vec![0.0; conv_scratch_bytes(&w, channels) / 4];

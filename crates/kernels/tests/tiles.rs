@@ -32,6 +32,8 @@ fn tiles_match_the_definition() {
         ([70, 2], [1, 1], [1, 1], 16, 16),
         ([3, 150], [1, 1], [1, 1], 16, 17),
         ([40, 60], [1, 1], [1, 1], 64, 16),
+        // One block.
+        ([7, 7], [1, 1], [1, 1], 32, 24),
     ] {
         let w = window(size, before, after);
         let tiles = Tiles::of(&w, channels, filters).unwrap();
@@ -95,7 +97,7 @@ fn other_convolutions_have_no_tiles() {
         (Window { kernel: [1, 3, 5], ..w }, 16),
         (Window { kernel: [3, 3, 3], ..w }, 16),
         (w, 3),
-        (window([6, 6], [1, 1], [1, 1]), 64),
+        (window([6, 5], [1, 1], [1, 1]), 64),
     ] {
         assert!(Tiles::of(&other, channels, 16).is_none(), "{other:?} {channels}");
     }

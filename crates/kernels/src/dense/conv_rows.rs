@@ -170,17 +170,29 @@ impl Window {
                 };
                 let from = (from_z * self.size[1] + from_y) * self.size[2] + at;
                 let to = (z * self.kernel[1] + y) * line + tap;
-                for (x, row) in x.chunks_exact(self.places()).zip(row.chunks_exact_mut(taps)) {
-                    let row = &mut row[to..to + count];
-                    match step {
-                        1 => row.copy_from_slice(&x[from..from + count]),
-                        _ => row
-                            .iter_mut()
-                            .zip(x[from..].iter().step_by(step))
-                            .for_each(|(r, x)| *r = *x),
-                    }
+                let channels = x.chunks_exact(self.places()).zip(row.chunks_exact_mut(taps));
+                let channels = channels.map(|(x, row)| (&x[from..], &mut row[to..to + count]));
+                match (step, count) {
+                    (1, 1) => copy_each::<1>(channels),
+                    (1, 2) => copy_each::<2>(channels),
+                    (1, 3) => copy_each::<3>(channels),
+                    (1, 5) => copy_each::<5>(channels),
+                    (1, 7) => copy_each::<7>(channels),
+                    (1, _) => channels.for_each(|(x, row)| row.copy_from_slice(&x[..count])),
+                    _ => channels.for_each(|(x, row)| {
+                        row.iter_mut().zip(x.iter().step_by(step)).for_each(|(r, x)| *r = *x);
+                    }),
                 }
             }
+        }
+    }
+}
+
+/// Copies `N` elements each: a call for a few would take longer than copying them.
+fn copy_each<'a, const N: usize>(of: impl Iterator<Item = (&'a [f32], &'a mut [f32])>) {
+    for (x, row) in of {
+        if let (Some(x), Some(row)) = (x.first_chunk::<N>(), row.first_chunk_mut::<N>()) {
+            *row = *x;
         }
     }
 }

@@ -14,8 +14,7 @@
 //!
 //! and the sum over channels comes before `A`: sixteen products of matrices `[filters, channels] · [channels, tiles]`, whose operands and
 //! tiles are those of every product of floats. Sums of halves are all that the transforms add to the error of a result. What they make is
-//! not kept: filters are transformed again for each stripe of tiles, a strip of them at a time, which stays in the cache and costs
-//! a few of a hundred of the product.
+//! not kept: filters are transformed again for each stripe of tiles, a strip of them at a time, which stays in the cache.
 
 use super::conv::Window;
 use super::frame::Frame;
@@ -31,11 +30,11 @@ use std::ops::Range;
 /// Elements of a transformed tile.
 const ELEMS: usize = 16;
 /// Fewest channels, filters and tiles with which transforms cost less than they save.
-const LEAST: [usize; 3] = [16, 16, 32];
+const LEAST: [usize; 3] = [16, 16, 16];
 /// Blocks of 16 tiles that a strip of filters is multiplied with at once.
 const BLOCKS: usize = 4;
-/// Most filters of a strip: four register tiles of rows.
-const STRIP: usize = 24;
+/// Most filters of a strip.
+const STRIP: usize = 16;
 /// Bytes of transformed inputs that are made before they are multiplied, if that is enough for some blocks.
 const STRIPE_BYTES: usize = 1 << 20;
 
@@ -140,24 +139,32 @@ impl Exec<'_> {
             self.transform_inputs(t, &frame, framed, stripe.clone(), inputs);
             let inputs = &inputs[..ELEMS * blocks * channels * BLOCK_ROWS];
             let (strips, runs) = (filters.div_ceil(STRIP), blocks.div_ceil(BLOCKS));
+            // A strip is transformed once for all its runs, unless there are more threads than strips.
+            let cuts = width.div_ceil(strips).min(runs);
+            let threads = width.min(strips * cuts);
             let kernels = self.kernels;
-            let threads = width.min(strips * runs);
             self.step.run(threads, &|part| {
                 // SAFETY: parts have disjoint memory of their own.
                 let own = unsafe { own.piece(part * t.own_elems()..(part + 1) * t.own_elems()) };
                 let step = Step::inline();
                 let exec = Exec { kernels, step: &step };
-                for item in part_range(strips * runs, threads, part) {
-                    let (strip, run) = (item / runs, item % runs);
-                    let strip = strip * STRIP..filters.min((strip + 1) * STRIP);
-                    let run = run * BLOCKS..blocks.min((run + 1) * BLOCKS);
-                    let tiles = first + run.start * BLOCK_ROWS..stripe.end.min(first + run.end * BLOCK_ROWS);
-                    let run = Run {
-                        blocks: run,
-                        of: blocks,
-                        tiles,
-                    };
-                    exec.multiply_strip(t, strip, &run, (weight, inputs), epilogue, own, &out);
+                for item in part_range(strips * cuts, threads, part) {
+                    let strip = item / cuts * STRIP..filters.min((item / cuts + 1) * STRIP);
+                    let (transformed, own) = own.split_at_mut(ELEMS * strip.len() * channels);
+                    kernels.run(TransformFilters {
+                        weight: &weight[strip.start * channels * 9..strip.end * channels * 9],
+                        filters: transformed,
+                    });
+                    for run in part_range(runs, cuts, item % cuts) {
+                        let run = run * BLOCKS..blocks.min((run + 1) * BLOCKS);
+                        let tiles = first + run.start * BLOCK_ROWS..stripe.end.min(first + run.end * BLOCK_ROWS);
+                        let run = Run {
+                            blocks: run,
+                            of: blocks,
+                            tiles,
+                        };
+                        exec.multiply_strip(t, strip.clone(), &run, (transformed, inputs), epilogue, own, &out);
+                    }
                 }
             });
         }
@@ -190,25 +197,20 @@ impl Exec<'_> {
         });
     }
 
-    /// The filters of `strip` times a run of blocks; no other thread may have the same ones.
+    /// The transformed filters of `strip` times a run of blocks; no other thread may have the same ones.
     #[allow(clippy::too_many_arguments)]
     fn multiply_strip(
         &self,
         t: &Tiles,
         strip: Range<usize>,
         run: &Run,
-        (weight, inputs): (&[f32], &[f32]),
+        (filters, inputs): (&[f32], &[f32]),
         epilogue: Epilogue<'_>,
         own: &mut [f32],
         out: &SharedMut<'_, f32>,
     ) {
         let (channels, lanes) = (t.channels, run.blocks.len() * BLOCK_ROWS);
-        let (filters, rest) = own.split_at_mut(ELEMS * strip.len() * channels);
-        let (products, rest) = rest.split_at_mut(ELEMS * strip.len() * lanes);
-        self.kernels.run(TransformFilters {
-            weight: &weight[strip.start * channels * 9..strip.end * channels * 9],
-            filters,
-        });
+        let (products, rest) = own.split_at_mut(ELEMS * strip.len() * lanes);
         let block = channels * BLOCK_ROWS;
         for (e, products) in products.chunks_exact_mut(strip.len() * lanes).enumerate() {
             let packed = &inputs[(e * run.of + run.blocks.start) * block..(e * run.of + run.blocks.end) * block];
