@@ -60,6 +60,9 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
         if let Some(cactus_rag::Error::Index(e)) = e.downcast_ref() {
             return index(e);
         }
+        if let Some(e) = e.downcast_ref::<cactus_retrieval::Error>() {
+            return index(e);
+        }
         if let Some(e) = e.downcast_ref::<cactus_embed::Error>() {
             return embed(e);
         }
@@ -81,7 +84,9 @@ fn index(e: &cactus_retrieval::Error) -> Option<String> {
         IndexKind::NotAnIndex | IndexKind::Version | IndexKind::Damaged => {
             "name another file by `--index`, or delete this one: it is made anew from the documents"
         }
-        IndexKind::Io => "`--index FILE` keeps the index elsewhere, and `--no-sync` only reads it",
+        IndexKind::Io => {
+            "`--index FILE` keeps the index where it can be written; a search with `--no-sync` only reads it"
+        }
         _ => return None,
     };
     Some(text.to_owned())

@@ -48,6 +48,17 @@ pub enum Error {
         /// How many the model reads.
         limit: usize,
     },
+    /// A query that leaves no room for a document; it is never cut. See [`ErrorKind::Text`].
+    #[error(
+        "the query has {tokens} tokens with what stands around it, and the model reads at most {limit}, some of them of a document; ask \
+         with fewer words"
+    )]
+    LongQuery {
+        /// How many it has.
+        tokens: usize,
+        /// How many the model reads.
+        limit: usize,
+    },
     /// A text that has no tokens, or some that the model does not know. See [`ErrorKind::Text`].
     #[error("text {index} {what}")]
     Text {
@@ -76,7 +87,7 @@ impl Error {
         match self {
             Error::Model(_) | Error::Bundle(_) | Error::Runtime(_) | Error::Engine(_) => ErrorKind::Model,
             Error::Option(_) => ErrorKind::Option,
-            Error::TooLong { .. } | Error::Text { .. } | Error::Tokens(_) => ErrorKind::Text,
+            Error::TooLong { .. } | Error::LongQuery { .. } | Error::Text { .. } | Error::Tokens(_) => ErrorKind::Text,
             Error::Picture { .. } => ErrorKind::Picture,
             Error::Cancelled => ErrorKind::Cancelled,
         }

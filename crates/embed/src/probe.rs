@@ -103,7 +103,9 @@ impl Probe {
                 let mut query = query;
                 loop {
                     match model.pair(&model.query(query)?, text, 0, limit, &options) {
-                        Err(Error::TooLong { .. }) if !query.is_empty() => query = front_half(query),
+                        Err(Error::TooLong { .. } | Error::LongQuery { .. }) if !query.is_empty() => {
+                            query = front_half(query)
+                        }
                         made => break made?,
                     }
                 }

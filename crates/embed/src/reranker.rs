@@ -201,15 +201,21 @@ impl Reranker {
             }
             Join::Written { words, before, after } => {
                 let instruction = options.instruction.as_deref().unwrap_or(&words.instruction);
-                let text = format!(
-                    "{}{instruction}{}{}{}{document}",
+                let asked = format!(
+                    "{}{instruction}{}{}{}",
                     words.instruct, words.query, query.text, words.document
                 );
+                let text = format!("{asked}{document}");
                 // Nobody's text may end the turn.
                 let mut inner = self.tokenizer.encode_as_text(&text, false)?;
                 let all = before.len() + inner.len() + after.len();
                 if all > limit {
-                    let room = limit.checked_sub(before.len() + after.len()).filter(|&n| n > 0);
+                    let around = before.len() + after.len();
+                    let taken = around + self.tokenizer.encode_as_text(&asked, false)?.len();
+                    if taken >= self.limit_tokens() {
+                        return Err(Error::LongQuery { tokens: taken, limit });
+                    }
+                    let room = limit.checked_sub(around).filter(|&n| n > 0);
                     let (Some(room), true) = (room, options.truncate) else {
                         return Err(Error::TooLong {
                             index,
@@ -217,6 +223,7 @@ impl Reranker {
                             limit,
                         });
                     };
+                    // Who measures may read less than the model does, and then the query loses its end, too.
                     inner.truncate(room);
                 }
                 Ok(Typed {

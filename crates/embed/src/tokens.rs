@@ -111,14 +111,18 @@ impl Joint {
     ) -> Result<Typed> {
         let all = self.marks() + first.len() + second.len();
         if all > limit {
-            let room = limit.checked_sub(self.marks() + first.len()).filter(|&n| n > 0);
-            let (Some(room), true) = (room, truncate) else {
+            let taken = self.marks() + first.len();
+            if taken >= limit {
+                return Err(Error::LongQuery { tokens: taken, limit });
+            }
+            if !truncate {
                 return Err(Error::TooLong {
                     index,
                     tokens: all,
                     limit,
                 });
-            };
+            }
+            let room = limit - taken;
             second = &second[..room.min(second.len())];
         }
         let [before, between, behind] = &self.marks;

@@ -267,6 +267,17 @@ pub(crate) fn read(folder: &Path) -> Result<Option<(SentenceFolder, PathBuf)>> {
         }
         out.default_prompt = text("default_prompt_name");
         out.similarity = text("similarity_fn_name");
+        if let Some(name) = out
+            .default_prompt
+            .as_deref()
+            .filter(|name| !out.prompts.contains_key(*name))
+        {
+            let what = format!(
+                "field `default_prompt_name`: `{}` is not among the prompts",
+                short(name)
+            );
+            return Err(Error::malformed(what).in_file(&path));
+        }
         let kinds: Vec<&str> = out.modules.iter().filter_map(|m| m["kind"].as_str()).collect();
         let one_vector = kinds.iter().any(|kind| ["Pooling", "LogitScore"].contains(kind));
         if let (false, false, Some(config)) = (kinds.is_empty(), one_vector, config.as_object()) {

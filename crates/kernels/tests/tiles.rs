@@ -31,7 +31,7 @@ fn tiles_match_the_definition() {
         // Rows of one tile, and rows of many; more tiles than a stripe has.
         ([70, 2], [1, 1], [1, 1], 16, 16),
         ([3, 150], [1, 1], [1, 1], 16, 17),
-        ([40, 60], [1, 1], [1, 1], 64, 16),
+        ([17, 18], [1, 1], [1, 1], 200, 16),
         // One block.
         ([7, 7], [1, 1], [1, 1], 32, 24),
     ] {

@@ -138,12 +138,18 @@ impl Corpus {
         if let Some((pieces, skipped)) = self.is_in_step(&files, &recipe, stop)? {
             done.pieces = pieces;
             done.skipped.extend(skipped);
+            self.keep(&files);
             return Ok(done);
         }
         let read = self.write(&files, (model, &recipe), stop, each, &mut done);
+        self.keep(&files);
+        read.map(|()| done)
+    }
+
+    /// Keeps what is known of the files that are there and have nothing for the index.
+    fn keep(&self, files: &[File]) {
         let there = files.iter().map(|file| file.name.as_str()).collect();
         self.with_tried(|tried| tried.keep(&there));
-        read.map(|()| done)
     }
 
     /// Writes what is new in the folder, and takes out what is gone.
@@ -271,8 +277,10 @@ impl Corpus {
             return Ok(None);
         };
         let text = files::text_of((file.kind, &file.path), bytes, self.extract.as_deref(), stop);
-        if let Err(Unread::Because(reason)) = &text {
-            self.with_tried(|tried| tried.put(&file.name, &stamp, Some(reason)));
+        match &text {
+            Ok(_) => self.with_tried(|tried| tried.forget(&file.name)),
+            Err(Unread::Because(reason)) => self.with_tried(|tried| tried.put(&file.name, &stamp, Some(reason))),
+            Err(_) => {}
         }
         Ok(Some((text?, stamp)))
     }

@@ -1,6 +1,6 @@
 //! What an index knows of a document: its state when it was read, and its pieces. It stands in the metadata of the pieces.
 
-use crate::cut::{Kind, Piece};
+use crate::cut::{Kind, Piece, in_context};
 use crate::{Error, Result};
 use cactus_retrieval::{Document, Filter, Id, Reader, Value};
 use std::collections::BTreeMap;
@@ -88,7 +88,8 @@ pub(crate) fn document(id: String, of: Of<'_>, piece: &Piece, vector: Vec<f32>) 
     } = of;
     let integer = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let mut document = Document::new(id.as_str(), vector)
-        .with_text(piece.text.as_str())
+        // Its headings are among its words.
+        .with_text(piece.in_context())
         .with(PATH, path)
         .with(KIND, kind.name())
         .with(START, integer(piece.bytes.start))
@@ -146,8 +147,8 @@ pub(crate) fn read(document: &Document, index: &Path) -> Result<(String, Piece, 
         bytes: size(START)?..size(END)?,
         lines: [size(FIRST_LINE)?, size(LAST_LINE)?],
         page: document.metadata.contains_key(PAGE).then(|| size(PAGE)).transpose()?,
+        text: own_text(&headings, &document.text).to_owned(),
         headings,
-        text: document.text.clone(),
     };
     let stamp = Stamp {
         size: integer(SIZE)?,
@@ -155,6 +156,14 @@ pub(crate) fn read(document: &Document, index: &Path) -> Result<(String, Piece, 
         hash: text(HASH)?,
     };
     Ok((text(PATH)?, piece, stamp))
+}
+
+/// The text of a piece without the line of its headings, which indexes of before do not have.
+fn own_text<'a>(headings: &[String], text: &'a str) -> &'a str {
+    match headings {
+        [] => text,
+        _ => text.strip_prefix(&in_context(headings, "")).unwrap_or(text),
+    }
 }
 
 /// A file in the index.

@@ -66,6 +66,11 @@ impl Memo {
         self.is_changed = true;
     }
 
+    /// A file was read.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.is_changed |= self.files.remove(name).is_some();
+    }
+
     /// Knows of nothing any more.
     pub(crate) fn clear(&mut self) {
         self.is_changed = !self.files.is_empty();

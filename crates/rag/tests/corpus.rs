@@ -142,7 +142,7 @@ fn what_is_no_document_is_left_out_and_said() {
     let skipped: Vec<(&str, bool)> = synced
         .skipped
         .iter()
-        .map(|s| (s.path.as_str(), s.reason.contains("UTF-8")))
+        .map(|s| (s.path.as_str(), s.reason.contains("not UTF-8")))
         .collect();
     assert_eq!(skipped, [("bytes.txt", false), ("latin.txt", true)]);
     // A document that became none is forgotten.
@@ -257,6 +257,30 @@ fn what_cannot_be_read_is_tried_once() {
     }
     case.sync();
     assert!(!memo.exists(), "nothing is left to know");
+}
+
+#[test]
+fn headings_are_among_the_words_of_what_is_under_them() {
+    let text = "# Pumps\n\n## Error E4711\n\nRestart the machine.\n\n## Buy zebra food\n\n# Platypus care\n";
+    let case = Case::new(&[("list.md", text), ("tea.txt", TEA)]);
+    case.sync();
+    let best = |question: &str| {
+        let found = case
+            .corpus()
+            .search(&case.model, question, 1, Nearness::Related)
+            .unwrap();
+        let [found] = &found[..] else {
+            panic!("{question}: {found:?}")
+        };
+        assert!(found.bm25.is_some_and(|score| score > 0.0), "{question}");
+        assert_eq!(text[found.bytes.clone()], found.text, "{question}");
+        (found.headings.join("/"), found.text.clone())
+    };
+    let piece = |headings: &str, text: &str| (headings.to_owned(), text.to_owned());
+    assert_eq!(best("E4711"), piece("Pumps/Error E4711", "Restart the machine."));
+    // Nothing is under these.
+    assert_eq!(best("zebra food"), piece("Pumps", "## Buy zebra food"));
+    assert_eq!(best("platypus"), piece("", "# Platypus care"));
 }
 
 #[test]

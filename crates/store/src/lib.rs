@@ -233,6 +233,32 @@ fn variant(wanted: &Wanted) -> String {
     }
 }
 
+/// Adds what tells whether a file in a folder has changed, for all of them, in the order of their names. A file that cannot be read is one
+/// that conversion tells of.
+fn inside(folder: &Path, at: &str, depth: usize, identity: &mut String) {
+    /// Modules of a model lie in its folder, and their files in them.
+    const DEPTH: usize = 3;
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    names.sort();
+    for name in names.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")) {
+        let (path, at) = (folder.join(name), format!("{at}/{}", name.display()));
+        let Ok(meta) = std::fs::metadata(&path) else { continue };
+        if meta.is_dir() {
+            if depth < DEPTH {
+                inside(&path, &at, depth + 1, identity);
+            }
+            continue;
+        }
+        let modified = meta
+            .modified()
+            .ok()
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        let modified = modified.unwrap_or_default().as_nanos();
+        identity.push_str(&format!("\0{at}\0{}\0{modified}", meta.len()));
+    }
+}
+
 /// Cache key of a model given by path: it must change when the file does.
 fn local_key(path: &Path) -> Result<String> {
     let failed = |source| Error::Io {
@@ -259,7 +285,10 @@ fn local_key(path: &Path) -> Result<String> {
             }
         })
         .collect();
-    let identity = format!("{}\0{}\0{}", full.display(), meta.len(), modified.as_nanos());
+    let mut identity = format!("{}\0{}\0{}", full.display(), meta.len(), modified.as_nanos());
+    if meta.is_dir() {
+        inside(&full, "", 0, &mut identity);
+    }
     let digest = Checksum::of(identity.as_bytes());
     Ok(format!("local--{}-{digest}", safe.trim_matches('.').to_lowercase()))
 }
@@ -293,6 +322,14 @@ mod tests {
         assert_eq!(local_key(&path).unwrap(), one);
         std::fs::write(&path, "other").unwrap();
         assert_ne!(local_key(&path).unwrap(), one);
+        let module = folder.path().join("1_Pooling");
+        std::fs::create_dir(&module).unwrap();
+        std::fs::write(module.join("config.json"), "one").unwrap();
+        let of_folder = || local_key(folder.path()).unwrap();
+        let one = of_folder();
+        assert_eq!(of_folder(), one);
+        std::fs::write(module.join("config.json"), "other").unwrap();
+        assert_ne!(of_folder(), one);
         assert_eq!(
             local_key(&folder.path().join("none")).unwrap_err().kind(),
             ErrorKind::Io

@@ -44,7 +44,7 @@ struct Opened {
     is_moved: bool,
 }
 
-fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>) -> Result<Opened> {
+fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>, no_sync: bool) -> Result<Opened> {
     if !args.folder.is_dir() {
         bail!(
             "`{}` is no folder; name the folder with the documents",
@@ -52,6 +52,13 @@ fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>) -> Result<
         );
     }
     let index = args.index.clone().unwrap_or_else(|| args.folder.join(INDEX_FILE));
+    if no_sync && !index.exists() {
+        bail!(
+            "there is no index `{}` yet; `cactus index {}` makes one",
+            index.display(),
+            args.folder.display()
+        );
+    }
     let known = match index.exists() {
         true => Some(Reader::open(&index, None)?.recipe().model.clone()),
         false => None,
@@ -170,7 +177,7 @@ fn sync(opened: &Opened, cancel: &CancelToken) -> cactus_rag::Result<Synced> {
 
 /// Indexes a folder.
 pub(crate) fn index(args: &IndexArgs) -> Result<ExitCode> {
-    let opened = open(&args.corpus, &args.source, args.threads)?;
+    let opened = open(&args.corpus, &args.source, args.threads, false)?;
     opened.corpus.try_again();
     let cancel = interrupt()?;
     // Before the first look, so that no change falls between.
@@ -209,14 +216,13 @@ fn tell(synced: &Synced, args: &IndexArgs, opened: &Opened) -> Result<()> {
         value["embedder"] = json!(opened.vectors.recipe().model);
         return output::json(&value);
     }
+    let unread = match synced.skipped.len() {
+        0 => String::new(),
+        n => format!(", {n} not read"),
+    };
     output::line(format!(
-        "files: {} ({} new, {} changed, {} gone)    pieces: {} ({} got a vector)",
-        synced.files - synced.skipped.len(),
-        synced.added,
-        synced.changed,
-        synced.removed,
-        synced.pieces,
-        synced.embedded
+        "files: {} ({} new, {} changed, {} gone{unread})    pieces: {} ({} got a vector)",
+        synced.files, synced.added, synced.changed, synced.removed, synced.pieces, synced.embedded
     ));
     Ok(())
 }
@@ -285,7 +291,7 @@ fn place(found: &Found, folder: &Path) -> String {
 
 /// Searches a folder.
 pub(crate) fn search(args: &SearchArgs) -> Result<ExitCode> {
-    let opened = open(&args.corpus, &args.source, args.threads)?;
+    let opened = open(&args.corpus, &args.source, args.threads, args.find.no_sync)?;
     let cancel = interrupt()?;
     if args.question.trim().is_empty() {
         bail!("the question is empty");
@@ -322,7 +328,7 @@ pub(crate) fn search(args: &SearchArgs) -> Result<ExitCode> {
 /// Answers a question from a folder, with its sources.
 pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     let threads = args.engine.threads;
-    let opened = open(&args.corpus, &args.source, threads)?;
+    let opened = open(&args.corpus, &args.source, threads, args.find.no_sync)?;
     let cancel = interrupt()?;
     if args.question.trim().is_empty() {
         bail!("the question is empty");
@@ -380,7 +386,10 @@ pub(crate) fn ask(args: &AskArgs) -> Result<ExitCode> {
     let completion = completion.map_err(|e| match e.kind() {
         EngineKind::ContextFull => anyhow::Error::new(e).context(Advised {
             what: "the question and its sources are too long for the model".to_owned(),
-            advice: "give it fewer sources by `--top`, or raise `--context`".to_owned(),
+            advice: match loaded.program().context_tokens() < args.engine.context {
+                true => "give it fewer sources by `--top`, or take a model that reads more".to_owned(),
+                false => "raise `--context`, or give it fewer sources by `--top`".to_owned(),
+            },
         }),
         _ => e.into(),
     })?;

@@ -1,6 +1,7 @@
 //! Vectors of texts, and documents in the order of their scores.
 
 use crate::args::{EmbedArgs, ModelArgs, RerankArgs, TextModelArgs};
+use crate::hint::Advised;
 use crate::{model, npy, output, picture_file};
 use anyhow::{Context as _, Result, bail};
 use cactus_bundle::{Bundle, Gives};
@@ -45,7 +46,7 @@ pub(crate) fn embed(args: &EmbedArgs) -> Result<()> {
     };
     let made = embedder
         .embed(role, &texts, &options)
-        .map_err(|e| of_line(e, &args.texts))?;
+        .map_err(|e| of_text(e, &args.texts))?;
     show(args, embedder.name(), made, "tokens")
 }
 
@@ -121,7 +122,7 @@ fn embed_tokens(args: &EmbedArgs, role: Role<'_>, bundle: &Path) -> Result<()> {
     };
     let made = embedder
         .embed(role, &texts, &options)
-        .map_err(|e| of_line(e, &args.texts))?;
+        .map_err(|e| of_text(e, &args.texts))?;
     if let (Some(file), [matrix]) = (&args.npy, &made[..]) {
         let array = Tensor::from_f32([matrix.rows().len(), matrix.dimensions], matrix.values.clone())?;
         std::fs::write(file, npy::encode(&array)?).with_context(|| format!("cannot write `{}`", file.display()))?;
@@ -166,7 +167,7 @@ pub(crate) fn rerank(args: &RerankArgs) -> Result<()> {
         ..RankOptions::default()
     };
     let ranked = reranker.score(&args.query, &documents, &options);
-    let ranked = ranked.map_err(|e| of_line(e, &args.documents))?;
+    let ranked = ranked.map_err(|e| of_text(e, &args.documents))?;
     let most = args.top.map_or(usize::MAX, |n| n as usize);
     let order: Vec<usize> = ranked.order().into_iter().take(most).collect();
     if args.model.json {
@@ -193,15 +194,19 @@ fn bundle(args: &TextModelArgs) -> Result<PathBuf> {
     })
 }
 
-/// An error of a text by the number of its line, where texts are lines and not arguments.
-fn of_line(e: cactus_embed::Error, given: &[String]) -> anyhow::Error {
-    let line = match e {
-        cactus_embed::Error::TooLong { index, .. } | cactus_embed::Error::Text { index, .. } => index + 1,
-        _ => return e.into(),
-    };
-    match given.is_empty() {
-        true => anyhow::Error::new(e).context(format!("line {line}")),
-        false => e.into(),
+/// An error of a text by its number, from 1, which is that of its line where texts are lines.
+fn of_text(e: cactus_embed::Error, given: &[String]) -> anyhow::Error {
+    let word = if given.is_empty() { "line" } else { "text" };
+    match e {
+        cactus_embed::Error::TooLong { index, tokens, limit } => anyhow::Error::msg(Advised {
+            what: format!(
+                "{word} {} has {tokens} tokens, and the model reads at most {limit}",
+                index + 1
+            ),
+            advice: "cut it into shorter ones, or `--truncate` leaves out its end".to_owned(),
+        }),
+        cactus_embed::Error::Text { index, what } => anyhow::anyhow!("{word} {} {what}", index + 1),
+        other => other.into(),
     }
 }
 

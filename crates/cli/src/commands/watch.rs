@@ -33,7 +33,7 @@ impl Changes {
             let _ = sender.send(event);
         })
         .with_context(watching)?;
-        watcher.watch(&whole, RecursiveMode::Recursive).with_context(watching)?;
+        watch(&mut watcher, &whole).with_context(watching)?;
         Ok(Changes {
             folder: whole,
             told,
@@ -76,6 +76,29 @@ impl Changes {
         };
         !matches!(event.kind, EventKind::Access(_)) && !event.paths.iter().all(is_hidden)
     }
+}
+
+/// Watches a folder and its folders; of those that cannot be read nothing is told.
+fn watch(watcher: &mut RecommendedWatcher, folder: &Path) -> notify::Result<()> {
+    match watcher.watch(folder, RecursiveMode::Recursive) {
+        Err(e) if is_denied(&e) => {}
+        done => return done,
+    }
+    // One by one, then. What is made in this folder itself later is seen, and not what is made in a new folder there.
+    watcher.watch(folder, RecursiveMode::NonRecursive)?;
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            match watch(watcher, &entry.path()) {
+                Err(e) if !is_denied(&e) => return Err(e),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_denied(e: &notify::Error) -> bool {
+    matches!(&e.kind, notify::ErrorKind::Io(e) if e.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// Changes for the server, which waits for them on whatever thread it has.

@@ -163,6 +163,7 @@ fn question_is_answered_with_the_sources_that_were_given() {
 fn what_cannot_be_says_what_to_do() {
     let c = folder();
     c.write("empty/.keep", "");
+    let long = "many words ".repeat(999);
     for (args, said) in [
         (vec!["search", "nowhere", "x"], "name the folder"),
         (
@@ -170,6 +171,11 @@ fn what_cannot_be_says_what_to_do() {
             "makes no vectors of texts",
         ),
         (vec!["search", "notes", "x", "--top", "0"], "0 is not in 1.."),
+        (
+            vec!["search", "notes", "x", "--no-sync"],
+            "`cactus index notes` makes one",
+        ),
+        (vec!["rerank", "r", &long, "a", "--truncate"], "the query has"),
         (
             vec!["serve", "m", "--documents", "notes"],
             "needs a model that makes vectors",

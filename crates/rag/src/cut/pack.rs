@@ -22,17 +22,31 @@ pub(super) fn pack(source: &str, parts: Vec<Part>, rules: Rules<'_>) -> Vec<Piec
     let lines = Lines::of(source);
     let (mut pieces, mut headings) = (Vec::new(), Vec::<(usize, String)>::new());
     let mut section: Vec<Part> = Vec::new();
+    // A heading with nothing under it so far.
+    let mut bare: Option<Part> = None;
     for part in parts {
         let Some(level) = part.heading else {
             if section.last().is_some_and(|last| last.page != part.page) {
                 close((source, &lines), &headings, &mut section, rules, &mut pieces);
             }
             section.push(part);
+            bare = None;
             continue;
         };
         close((source, &lines), &headings, &mut section, rules, &mut pieces);
+        // What is under a heading has it above; a heading with nothing under it is a text itself.
+        if let Some(alone) = bare.take().filter(|bare| bare.heading >= Some(level)) {
+            headings.pop();
+            section.push(alone);
+            close((source, &lines), &headings, &mut section, rules, &mut pieces);
+        }
         headings.retain(|(above, _)| *above < level);
-        headings.push((level, part.text));
+        headings.push((level, part.text.clone()));
+        bare = Some(part);
+    }
+    if let Some(alone) = bare {
+        headings.pop();
+        section.push(alone);
     }
     close((source, &lines), &headings, &mut section, rules, &mut pieces);
     pieces
@@ -289,7 +303,14 @@ mod tests {
         };
         let found = pieces(Kind::Markdown, source, rules);
         let found: Vec<(String, String)> = found.iter().map(|p| (p.headings.join("/"), p.text.clone())).collect();
-        let want = [("", "intro"), ("One", "a"), ("One/Two", "b"), ("Four", "c")];
+        let want = [
+            ("", "intro"),
+            ("One", "a"),
+            ("One/Two", "b"),
+            // Nothing is under it.
+            ("One", "## Three"),
+            ("Four", "c"),
+        ];
         assert_eq!(found, want.map(|(a, b)| (a.to_owned(), b.to_owned())));
     }
 

@@ -57,7 +57,7 @@ async fn embedder(app: &Arc<App>) -> Result<InTurn, ApiError> {
     let lease = lease.map_err(|e| match none {
         true => {
             let message = "this server has no model that makes vectors of texts; start it with one beside the one that writes: \
-                           `cactus serve MODEL all-MiniLM-L6-v2 --data FOLDER`";
+                           `cactus serve MODEL sentence-transformers/all-MiniLM-L6-v2 --data FOLDER`";
             ApiError::new(Kind::Invalid, message).with_code("no_embeddings")
         }
         false => e,

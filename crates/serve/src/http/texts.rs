@@ -248,6 +248,9 @@ fn failed(error: &Error, list: &str, place: impl Fn(usize) -> usize) -> ApiError
             );
             ApiError::field(field, message).with_code("context_length_exceeded")
         }
+        (Error::LongQuery { .. }, _) => {
+            ApiError::field("query", format!("`query`: {error}")).with_code("context_length_exceeded")
+        }
         (Error::Text { index, what }, _) => ApiError::field(at(*index), format!("`{}`: it {what}", at(*index))),
         (Error::Picture { index, source }, _) => ApiError::field(at(*index), format!("`{}`: {source}", at(*index))),
         (_, ErrorKind::Text) => ApiError::field(list, format!("`{list}`: {error}")),
@@ -262,7 +265,7 @@ fn advised(error: ApiError, wanted: Does, code: &'static str) -> ApiError {
         return error;
     }
     let how = match wanted {
-        Does::Embeds => "a model that makes vectors, such as all-MiniLM-L6-v2",
+        Does::Embeds => "a model that makes vectors, such as sentence-transformers/all-MiniLM-L6-v2",
         Does::EmbedsTokens => "a model that makes a vector of each token, such as one of ColBERT",
         _ => "a model that scores documents, such as a cross-encoder",
     };

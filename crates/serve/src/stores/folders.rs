@@ -8,13 +8,17 @@ use super::{held, now};
 use crate::models::{EmbeddingModel, Models};
 use crate::protocol::openai::vector_stores::{Counts, How, StoreCard};
 use crate::protocol::{ApiError, Kind};
-use cactus_rag::{Collection, Corpus, Extract, Progress, Synced};
+use cactus_rag::{Collection, Corpus, Extract, INDEX_FILE, Progress, Skipped, Synced};
+use cactus_retrieval::ErrorKind;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use std::fmt::{self, Debug, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// So many files that were not read are named.
+const MOST_UNREAD: usize = 100;
 
 /// Tells when something in a folder changes, as the system does it.
 pub trait Watch: Send + Sync {
@@ -68,6 +72,8 @@ struct State {
     counts: Counts,
     /// What went wrong when it was read last.
     error: Option<String>,
+    /// What was not read then, and why.
+    unread: Vec<Skipped>,
 }
 
 impl Folders {
@@ -193,6 +199,10 @@ impl Folder {
         match self.corpus.sync(model, &|| folders.is_stopping(), &mut each) {
             Ok(synced) => self.is_read(&synced),
             Err(cactus_rag::Error::Cancelled) => {}
+            Err(cactus_rag::Error::Index(e)) if e.kind() == ErrorKind::Recipe => self.failed(format!(
+                "the index of the folder has vectors of another model; serve that one, or remove `{INDEX_FILE}` from the folder, \
+                 and it is made anew: {e}"
+            )),
             Err(e) => self.failed(searching::of_index(&e).message),
         }
     }
@@ -200,10 +210,15 @@ impl Folder {
     fn is_read(&self, synced: &Synced) {
         let failed = synced.skipped.len();
         for skipped in &synced.skipped {
-            tracing::warn!(reason = skipped.reason, "a file of a folder was not read");
+            tracing::warn!(
+                file = skipped.path,
+                reason = skipped.reason,
+                "a file of a folder was not read"
+            );
         }
         let mut state = held(&self.state);
         state.error = None;
+        state.unread = synced.skipped.iter().take(MOST_UNREAD).cloned().collect();
         state.counts = Counts {
             completed: synced.files.saturating_sub(failed),
             failed,
@@ -251,7 +266,7 @@ impl Folder {
             counts: state.counts,
         };
         let mut card = card.json();
-        card["folder"] = json!({"error": state.error});
+        card["folder"] = json!({"error": state.error, "unread": state.unread});
         card
     }
 
