@@ -13,6 +13,8 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
 const LIST: &str = "modules.json";
+/// Prompts that sentence-transformers has of every model, empty where its folder does not say them.
+const EMPTY_PROMPTS: [&str; 2] = ["query", "document"];
 
 /// What a folder of sentence-transformers says beside the transformer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -270,7 +272,7 @@ pub(crate) fn read(folder: &Path) -> Result<Option<(SentenceFolder, PathBuf)>> {
         if let Some(name) = out
             .default_prompt
             .as_deref()
-            .filter(|name| !out.prompts.contains_key(*name))
+            .filter(|name| !out.prompts.contains_key(*name) && !EMPTY_PROMPTS.contains(name))
         {
             let what = format!(
                 "field `default_prompt_name`: `{}` is not among the prompts",
@@ -547,5 +549,26 @@ pub(crate) fn by_names(config: &mut Value, names: &[&str]) {
     let nomic = config.get("model_type").and_then(Value::as_str) == Some("nomic_bert");
     if let (true, true, Some(fields)) = (apart, nomic, config.as_object_mut()) {
         fields.insert("qkv_apart".to_owned(), true.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_prompt_is_one_of_the_prompts() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("bert");
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/embedding/bert");
+        cactus_testkit::copy_folder(&golden, &folder);
+        for (name, accepted) in [("title", true), ("query", true), ("document", true), ("nope", false)] {
+            let config = json!({"prompts": {"title": "title: "}, "default_prompt_name": name});
+            std::fs::write(folder.join("config_sentence_transformers.json"), config.to_string()).unwrap();
+            match read(&folder) {
+                Ok(found) => assert!(accepted && found.is_some(), "{name}"),
+                Err(e) => assert!(!accepted && e.to_string().contains(name), "{name}: {e}"),
+            }
+        }
     }
 }

@@ -90,7 +90,8 @@ pub(crate) fn walk(folder: &Path) -> Result<(Vec<File>, Vec<Skipped>)> {
             Err(e) => match place(&e).and_then(|path| path.strip_prefix(folder).ok()) {
                 Some(within) if !within.as_os_str().is_empty() => {
                     let path = within.to_string_lossy().into_owned();
-                    let reason = e.io_error().map_or_else(|| e.to_string(), ToString::to_string);
+                    // Not the message, which has the whole path.
+                    let reason = e.io_error().map_or_else(|| e.to_string(), |e| e.kind().to_string());
                     unread.push(Skipped { path, reason });
                     continue;
                 }

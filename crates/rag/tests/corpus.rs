@@ -327,4 +327,6 @@ fn folders_that_cannot_be_read_are_named() {
     let skipped: Vec<&str> = synced.skipped.iter().map(|skipped| skipped.path.as_str()).collect();
     assert_eq!(synced.files, 2);
     assert_eq!(skipped, if is_closed { vec!["closed"] } else { vec![] });
+    let folder = case.folder().display().to_string();
+    assert!(synced.skipped.iter().all(|skipped| !skipped.reason.contains(&folder)));
 }

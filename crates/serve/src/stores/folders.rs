@@ -199,10 +199,14 @@ impl Folder {
         match self.corpus.sync(model, &|| folders.is_stopping(), &mut each) {
             Ok(synced) => self.is_read(&synced),
             Err(cactus_rag::Error::Cancelled) => {}
-            Err(cactus_rag::Error::Index(e)) if e.kind() == ErrorKind::Recipe => self.failed(format!(
-                "the index of the folder has vectors of another model; serve that one, or remove `{INDEX_FILE}` from the folder, \
-                 and it is made anew: {e}"
-            )),
+            Err(cactus_rag::Error::Index(e)) if e.kind() == ErrorKind::Recipe => {
+                // It says where the folder is, which clients are not told.
+                tracing::error!(error = %e, "the index of a folder");
+                self.failed(format!(
+                    "the index of the folder has vectors of another model; serve that one, or remove `{INDEX_FILE}` from the folder, \
+                     and it is made anew"
+                ));
+            }
             Err(e) => self.failed(searching::of_index(&e).message),
         }
     }
