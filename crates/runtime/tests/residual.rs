@@ -2,15 +2,8 @@
 
 mod support;
 
-use cactus_base::Pool;
-use cactus_bundle::Bundle;
-use cactus_import::pt2::{Task, TranspileOptions, transpile};
 use cactus_ir::{BinaryFn, Dim, Graph, Op, SEQ, ValueId};
-use cactus_runtime::{Execution, Head, Logits, Options, Program};
-use std::path::Path;
-use std::sync::Arc;
-
-const GRAPH: &str = "components/decoder/optimized_ir.json";
+use support::logits_of_edited;
 
 /// The first product that is added to rows reads those rows themselves, `reshaped` or as they are.
 fn edited(mut graph: Graph, reshaped: bool) -> Graph {
@@ -49,29 +42,13 @@ fn edited(mut graph: Graph, reshaped: bool) -> Graph {
     graph
 }
 
-fn logits(root: &Path, reshaped: bool) -> Vec<u32> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/pt2/smollm2.pt2");
-    let options = TranspileOptions {
-        task: Task::CausalLm,
-        ..TranspileOptions::default()
-    };
-    transpile(&source, root, &options, &mut |_, _| {}).unwrap();
-    let graph = Graph::from_json(&std::fs::read_to_string(root.join(GRAPH)).unwrap()).unwrap();
-    support::put(root, GRAPH, edited(graph, reshaped).to_json().as_bytes());
-    support::of_another_version(root, "decoder");
-    let bundle = Arc::new(Bundle::open(root).unwrap());
-    let program = Arc::new(Program::new(bundle, "decoder", &Options::default()).unwrap());
-    let (pool, mut out) = (Pool::new(1), Vec::new());
-    let mut each = |_: usize, row: Logits<'_>| out.extend(row.iter().map(|v| v.to_bits()));
-    let mut run = Execution::new(program).unwrap();
-    run.run(&pool, 1, &[3, 7, 1, 30, 12], Head::From(0, &mut each)).unwrap();
-    out
-}
-
 #[test]
 fn product_of_rows_is_added_to_those_rows() {
     let folder = tempfile::tempdir().unwrap();
-    let [reshaped, plain] = [true, false].map(|r| logits(&folder.path().join(r.to_string()), r));
+    let [reshaped, plain] = [true, false].map(|reshaped| {
+        let root = folder.path().join(reshaped.to_string());
+        logits_of_edited("smollm2.pt2", &root, |graph| edited(graph, reshaped))
+    });
     assert!(!plain.is_empty());
     assert_eq!(reshaped, plain);
 }

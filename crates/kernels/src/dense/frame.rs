@@ -64,9 +64,23 @@ impl Frame {
         let [z, y, x] = [0, 1, 2].map(|axis| tap[axis] * w.dilation[axis]);
         self.row(z, y) + (x % w.stride[2]) * self.size[2] + x / w.stride[2]
     }
-}
 
-impl Frame {
+    /// What `windows` read, at most 16 of them and one at least.
+    pub(super) fn lines(&self, w: &Window, windows: Range<usize>) -> Lines {
+        let mut rows = [(0, 0); BLOCK_ROWS];
+        let (mut n, mut lane) = (0, 0);
+        while lane < windows.len() {
+            let [z, y, x] = Window::split(windows.start + lane, w.out);
+            let at = self.row(z * w.stride[0], y * w.stride[1]) + x;
+            // The slack before the planes makes room for lanes that are not used.
+            rows[n] = (lane, BLOCK_ROWS + at - lane);
+            n += 1;
+            lane += w.out[2] - x;
+        }
+        let plane = self.plane();
+        Lines { rows, n, plane }
+    }
+
     /// Copies the one plane `x` into `framed` of [`Frame::elems`], zeros around it.
     pub(super) fn fill_plane(&self, w: &Window, x: &[f32], framed: &mut [f32]) {
         let end = framed.len() - BLOCK_ROWS;
@@ -159,24 +173,6 @@ pub(super) struct Lines {
     /// How many rows those are.
     n: usize,
     plane: usize,
-}
-
-impl Frame {
-    /// Of `windows`, at most 16 and one at least.
-    pub(super) fn lines(&self, w: &Window, windows: Range<usize>) -> Lines {
-        let mut rows = [(0, 0); BLOCK_ROWS];
-        let (mut n, mut lane) = (0, 0);
-        while lane < windows.len() {
-            let [z, y, x] = Window::split(windows.start + lane, w.out);
-            let at = self.row(z * w.stride[0], y * w.stride[1]) + x;
-            // The slack before the planes makes room for lanes that are not used.
-            rows[n] = (lane, BLOCK_ROWS + at - lane);
-            n += 1;
-            lane += w.out[2] - x;
-        }
-        let plane = self.plane();
-        Lines { rows, n, plane }
-    }
 }
 
 impl Lines {
