@@ -171,9 +171,6 @@ fn import(e: &cactus_import::Error) -> Option<String> {
 
 fn embed(e: &cactus_embed::Error) -> Option<String> {
     match e {
-        cactus_embed::Error::TooLong { .. } => {
-            Some("cut the text into shorter ones, or `--truncate` leaves out its end".to_owned())
-        }
         cactus_embed::Error::Bundle(e) => bundle(e.kind()),
         cactus_embed::Error::Engine(e) => engine(e),
         cactus_embed::Error::Runtime(e) => runtime(e),
