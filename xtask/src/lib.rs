@@ -20,6 +20,7 @@ mod quiet;
 pub mod repository;
 pub mod rust_api;
 pub mod scan;
+pub mod sdks;
 mod side_by_side;
 pub mod sizes;
 pub mod sources;

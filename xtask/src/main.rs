@@ -5,7 +5,7 @@
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use xtask::{
-    Repository, arrows, ci, engine_side, instructions, kernels_table, licenses, rust_api, sizes, sources, words,
+    Repository, arrows, ci, engine_side, instructions, kernels_table, licenses, rust_api, sdks, sizes, sources, words,
 };
 
 const HELP: &str = "\
@@ -16,6 +16,7 @@ usage: cargo xtask <command>
   deps [CRATE]   list the crates that a crate of ours brings along (default: engine), for each platform
   kernels-table  count the ARM64 kernels into docs/reference/kernels.md; `--check` fails where they execute more
   rust-api       list what the crate `cactus` exports in docs/reference/rust-api.txt; `--check` fails where that has changed
+  sdks           write the raw layers of the SDKs from the description of the C ABI; `--check` compares them
   instructions   count a decoded token and a prompt into docs/reference/instructions.md";
 
 fn main() -> ExitCode {
@@ -27,6 +28,8 @@ fn main() -> ExitCode {
         ["kernels-table"] => kernels_table::run(false),
         ["kernels-table", "--check"] => kernels_table::run(true),
         ["instructions"] => instructions::write(),
+        ["sdks"] => sdks::run(false),
+        ["sdks", "--check"] => sdks::run(true),
         ["rust-api"] => rust_api::run(false),
         ["rust-api", "--check"] => rust_api::run(true),
         ["deps"] => deps("engine"),

@@ -1,6 +1,6 @@
 //! The rules, applied to this repository.
 
-use xtask::{Finding, Repository, arrows, engine_side, licenses, sizes, sources, words};
+use xtask::{Finding, Repository, arrows, engine_side, licenses, sdks, sizes, sources, words};
 
 fn repository() -> Repository {
     Repository::open().unwrap()
@@ -45,6 +45,11 @@ fn files_are_not_too_long() {
         "the median file has {median} lines; at most {} are allowed",
         sizes::MAX_MEDIAN_LINES
     );
+}
+
+#[test]
+fn raw_layers_are_made_of_the_description() {
+    assert!(sdks::run(true).unwrap(), "run `cargo xtask sdks`");
 }
 
 #[test]
