@@ -16,6 +16,8 @@ const TURN_ROWS: usize = 6;
 const TURN_INPUTS: usize = 512;
 /// Lines ahead of which one is fetched.
 const AHEAD: usize = 32;
+/// Bound of the rows that all blocks of a run visit in turn: they stay in the L2 cache, beside a block.
+const PANEL_BYTES: usize = 192 << 10;
 /// Bound of a run of blocks.
 const RUN_BYTES: usize = 512 << 10;
 /// Most blocks of a register tile.
@@ -149,16 +151,21 @@ impl<E: Element> Op for FloatOp<'_, '_, E> {
             unsafe { self.target.activate(self.rows.clone(), start..end) };
             return;
         }
-        let mut block = start;
-        while block < end {
-            block += match end - block {
-                _ if wide_blocks::<S>() == 1 => self.all_rows::<S, 1>(s, block),
-                1 => self.all_rows::<S, 1>(s, block),
-                2 => self.all_rows::<S, 2>(s, block),
-                // Rather tiles of three blocks than one of four and one of one.
-                3 | 5 | 6 | 9 => self.all_rows::<S, 3>(s, block),
-                _ => self.all_rows::<S, GROUP>(s, block),
-            };
+        let panel = (PANEL_BYTES / (4 * self.w.k().max(1)) / TURN_ROWS).max(1) * TURN_ROWS;
+        for first in self.rows.clone().step_by(panel) {
+            let rows = first..self.rows.end.min(first + panel);
+            let mut block = start;
+            while block < end {
+                let rows = rows.clone();
+                block += match end - block {
+                    _ if wide_blocks::<S>() == 1 => self.all_rows::<S, 1>(s, rows, block),
+                    1 => self.all_rows::<S, 1>(s, rows, block),
+                    2 => self.all_rows::<S, 2>(s, rows, block),
+                    // Rather tiles of three blocks than one of four and one of one.
+                    3 | 5 | 6 | 9 => self.all_rows::<S, 3>(s, rows, block),
+                    _ => self.all_rows::<S, GROUP>(s, rows, block),
+                };
+            }
         }
     }
 }
@@ -205,10 +212,10 @@ impl<E: Element> FloatOp<'_, '_, E> {
         }
     }
 
-    /// All rows times `B` blocks from `block` on; returns `B`.
+    /// `rows` times `B` blocks from `block` on; returns `B`.
     #[inline(always)]
-    fn all_rows<S: Simd, const B: usize>(&self, s: S, block: usize) -> usize {
-        let Range { start: mut row, end } = self.rows.clone();
+    fn all_rows<S: Simd, const B: usize>(&self, s: S, rows: Range<usize>, block: usize) -> usize {
+        let Range { start: mut row, end } = rows;
         while row < end {
             row += match end - row {
                 1 => self.in_turns::<S, 1, B>(s, row, block),
@@ -234,10 +241,12 @@ impl<E: Element> FloatOp<'_, '_, E> {
         let x: [*const f32; R] = std::array::from_fn(|r| self.row(row + r).as_ptr());
         let mut chains: [Tile<S, R, B>; CHAINS] = [[[s.zero(); B]; R]; CHAINS];
         let turn = Chains { s, lines, x };
+        // Were the turns unrolled, the compiler would run out of registers in one of them.
+        let turns = std::hint::black_box(CHAINS);
         for start in (0..k).step_by(TURN_INPUTS) {
             let inputs = start..k.min(start + TURN_INPUTS);
-            for (c, chain) in chains.iter_mut().enumerate() {
-                // SAFETY: the lines and rows have `k` elements. One place only: the compiler unrolls it for every tile.
+            for (c, chain) in chains.iter_mut().enumerate().take(turns) {
+                // SAFETY: the lines and rows have `k` elements.
                 *chain = unsafe { turn.run::<CHAINS>(c, inputs.clone(), *chain) };
             }
         }
