@@ -342,6 +342,31 @@ def scans():
 
 
 @case()
+def standardized():
+    """Filters that are standardized as the network runs, by a batch norm of their own statistics, as in ResNetV2; a norm with statistics
+    of the batch; a tensor filled with a computed number; the largest and smallest at indices."""
+
+    class Standardized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 6, 3, padding=1)
+            self.norm = nn.BatchNorm2d(6, track_running_stats=False)
+
+        def forward(self, x, y, ids):
+            w = self.conv.weight
+            w = F.batch_norm(w.reshape(1, 6, -1), None, None, training=True, momentum=0.0, eps=1e-6).reshape_as(w)
+            x = self.norm(F.conv2d(x, w, self.conv.bias, padding=1))
+            return (
+                x, torch.fill(y, x.mean()),
+                torch.scatter_reduce(y, 1, ids, y[:, :5], "amax"), torch.scatter_reduce(y, 1, ids, y[:, :5], "amin"),
+                torch.scatter_reduce(y, 1, ids, y[:, :5], "amax", include_self=False),
+                torch.scatter_reduce(y, 1, ids, y[:, :5], "amin", include_self=False),
+            )  # fmt: skip
+
+    return Standardized(), [(torch.randn(2, 3, 6, 5), torch.randn(4, 7), torch.randint(0, 7, (4, 5)))], None
+
+
+@case()
 def windows():
     """Windows as columns and back, grids read at computed places, where the largest is, shuffled channels."""
 

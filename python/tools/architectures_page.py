@@ -1,4 +1,4 @@
-"""The page docs/reference/architectures.md out of what `sweep.py` found.
+"""The pages docs/reference/architectures.md and picture-models.md out of what `sweep.py` found.
 
 Purpose: text only; it needs nothing beyond the standard library.
 """
@@ -25,6 +25,19 @@ PyTorch's `topk` may take any, so models that choose keys by scores are compared
 
 """
 
+PICTURES_HEAD = """# Models of timm and torchvision
+
+Models of timm {timm} and torchvision {torchvision} with random weights (nothing zero or one, so that no part is idle), captured by `torch.export` with PyTorch
+{torch}, transpiled at 32 bits, and run beside PyTorch on one CPU with a picture as small as the model takes. From timm one of the smallest
+models of each of its modules, and a second one where a module has many; from torchvision one of each kind but those that find objects. The *error* is the largest difference to PyTorch
+relative to the largest number of the result. The page is generated; the command needs both packages and takes an hour:
+
+```sh
+python python/tools/sweep.py timm torchvision --write
+```
+
+"""
+
 #: An error of a function above this is a mistake, not rounding.
 TOLERANCE = 1e-4
 
@@ -46,6 +59,17 @@ def page(groups: dict[str, dict], versions: dict[str, str], known: dict[str, lis
             text += f"\n{GROUPS[name].title}: {len(names)} are not run for this state of the page.\n"
     for name, title in titles:
         text += f"\n## {title}\n\n" + body(name, groups[name])
+    return text
+
+
+def pictures(groups: dict[str, dict], versions: dict[str, str]) -> str:
+    """The page of the models of pictures; `groups` as for `page`."""
+    text = PICTURES_HEAD.format(**versions) + "| Package | Models | Built | Captured | Transpiled | Right |\n|---|---|---|---|---|---|\n"
+    for name, results in groups.items():
+        text += "| " + " | ".join([name, *map(str, counts(name, results)[:5])]) + " |\n"
+    text += older(groups)
+    for name, results in groups.items():
+        text += f"\n## {name}\n\n" + body(name, results).replace("| Architecture | Captured | Error | Tokens |", "| Model | Captured | Error | Tokens |")
     return text
 
 

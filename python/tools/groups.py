@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import picture_models
 import tiny
 import torch
 from cactus.transpile.model_adapters import (
@@ -204,4 +205,6 @@ GROUPS = {
     "speech": group("Speech to text", _TASKS["speech"], text_to_text),
     "encoder": group("Other models of AutoModel, by their main input", "MODEL_MAPPING", anything, remaining),
     "families": Group("Families", zoo, family),
+    "timm": Group("timm", picture_models.timm_names, picture_models.of_timm),
+    "torchvision": Group("torchvision", lambda: picture_models.TORCHVISION, picture_models.of_torchvision),
 }

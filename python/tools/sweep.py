@@ -1,12 +1,13 @@
-"""Every architecture of transformers, small and with random weights: captured, transpiled, and run beside PyTorch.
+"""Every architecture of transformers, small, and models of timm and torchvision, with random weights: captured, transpiled,
+and run beside PyTorch.
 
     python python/tools/sweep.py [GROUP ...] [--only NAME ...] [--jobs N] [--exceptions] [--again] [--json FILE] [--write]
 
-Groups are those of `groups.py`: `causal`, `masked`, `encoder`, `image`, `audio`, `seq2seq`, and `families`, the models of
-`zoo.py`. Results are kept in FILE (`target/sweep.json`) after each model, and a model that is there is not taken again, so
+Groups are those of `groups.py`: `causal`, `masked`, `encoder`, `image`, `audio`, `seq2seq`, `speech`, `families` (the models of
+`zoo.py`), and `timm` and `torchvision`, which are taken where those packages are. Results are kept in FILE (`target/sweep.json`) after each model, and a model that is there is not taken again, so
 a run that was broken off goes on where it was; `--exceptions` takes those anew that were not right, `--again` all, `--only`
 those named. `--write` makes
-docs/reference/families.md and docs/reference/architectures.md of what FILE holds.
+docs/reference/families.md, architectures.md and picture-models.md of what FILE holds.
 
 Needs torch, transformers and the cactus program (`CACTUS_PROGRAM`, or on the path).
 """
@@ -17,8 +18,11 @@ import os
 import sys
 import time
 import warnings
+from importlib import metadata, util
 from pathlib import Path
 
+#: Groups that are packages of their own.
+PICTURES = ("timm", "torchvision")
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python" / "tools")]
 
@@ -53,6 +57,7 @@ def write_pages(results):
     import torch
     import transformers
     from architectures_page import page as architectures
+    from architectures_page import pictures
     from families_page import page as families
     from groups import GROUPS
 
@@ -63,9 +68,13 @@ def write_pages(results):
         (pages / "families.md").write_text(
             families([zoo[n] for n in known if n in zoo], versions["torch"], [n for n in known if n not in zoo])
         )
-    rest = {g: r for g, r in results.items() if g != "families"}
-    if rest:
-        (pages / "architectures.md").write_text(architectures(rest, versions, {g: GROUPS[g].names() for g in GROUPS if g != "families"}))
+    seen = {g: results[g] for g in PICTURES if results.get(g)}
+    if seen:
+        versions |= {g: metadata.version(g) for g in seen}
+        (pages / "picture-models.md").write_text(pictures(seen, versions))
+    others = [g for g in GROUPS if g not in ("families", *PICTURES)]
+    if rest := {g: results[g] for g in others if results.get(g)}:
+        (pages / "architectures.md").write_text(architectures(rest, versions, {g: GROUPS[g].names() for g in others}))
 
 
 def main():
@@ -91,7 +100,7 @@ def main():
     if unknown := set(args.groups) - set(GROUPS):
         parser.error(f"no such group: {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     results, program = read(args.json), program_built()
-    for name in args.groups or GROUPS:
+    for name in args.groups or [g for g in GROUPS if g not in PICTURES or util.find_spec(g)]:
         group, found = GROUPS[name], results.setdefault(name, {})
         chosen = [n for n in group.names() if not args.only or n in args.only]
         if not (args.again or args.only):

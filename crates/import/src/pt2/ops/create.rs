@@ -42,6 +42,12 @@ pub(super) const ROWS: &[(&str, Row)] = &[
         let v = c.number("value", None)?;
         filled(im, c, "", v)
     }),
+    ("fill.Tensor", |im, c| {
+        let (like, v) = (c.tensor("self")?, c.tensor("value")?);
+        let (shape, dtype) = (im.shape(like), im.dtype(like));
+        let v = im.cast(v, dtype)?;
+        one(im.expand(v, shape))
+    }),
     ("scalar_tensor", |im, c| {
         let v = c.number("s", None)?;
         let v = im.number(&v)?;

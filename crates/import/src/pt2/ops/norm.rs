@@ -26,6 +26,10 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("_weight_norm_interface", weight_norm),
     ("batch_norm", batch_norm),
     ("_native_batch_norm_legit_no_training", batch_norm),
+    ("_native_batch_norm_legit.no_stats", |im, c| {
+        c.ignore(&["training", "momentum"]);
+        batch_statistics(im, c)
+    }),
 ];
 
 /// The operand with its last `n` axes as one, and the shape to go back to.
@@ -146,10 +150,12 @@ fn batch_norm(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     call.ignore(&["momentum"]);
     let x = call.tensor("input")?;
     let (weight, bias) = (call.optional("weight")?, call.optional("bias")?);
-    if call.flag("training", false)? {
-        return unsupported("batch norm in training mode; call eval() on the module first");
-    }
-    let (mean, variance) = (call.tensor("running_mean")?, call.tensor("running_var")?);
+    let statistics = (call.optional("running_mean")?, call.optional("running_var")?);
+    let (mean, variance) = match (statistics, call.flag("training", false)?) {
+        ((Some(mean), Some(variance)), false) => (mean, variance),
+        ((None, None), _) => return batch_statistics(im, call),
+        _ => return unsupported("batch norm in training mode; call eval() on the module first"),
+    };
     let eps = im.scalar(call.float("eps", Some(1e-5))?)?;
     let variance = im.binary(BinaryFn::Add, variance, eps)?;
     let mut scale = im.unary(UnaryFn::Rsqrt, variance)?;
@@ -162,6 +168,15 @@ fn batch_norm(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         None => im.unary(UnaryFn::Neg, moved)?,
     };
     one(affine(im, x, Some(scale), Some(shift)))
+}
+
+/// With the statistics of the operand itself, over all but the channels: of weights, which some models standardize this way.
+fn batch_statistics(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
+    let x = call.tensor("input")?;
+    let (weight, bias) = (call.optional("weight")?, call.optional("bias")?);
+    let axes: Vec<usize> = (0..im.rank(x)).filter(|&axis| axis != 1).collect();
+    let y = standardized(im, x, &axes, call.float("eps", Some(1e-5))?)?;
+    one(affine(im, y, weight, bias))
 }
 
 /// `g · v / ‖v‖`, the norm over every axis but one: weights only, so it is computed ahead.

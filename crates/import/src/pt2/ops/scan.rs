@@ -166,8 +166,13 @@ fn scatter_reduce(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
     let axis = im.axis(call.integer("dim", None)?, im.rank(x))?;
     let how = call.text("reduce", "")?.to_owned();
     let included = call.flag("include_self", true)?;
+    if how == "amax" || how == "amin" {
+        return scatter_extreme(im, [x, ids, source], axis, how == "amax", included);
+    }
     if how != "sum" && how != "mean" {
-        return unsupported(format!("scatter_reduce by `{how}`; `sum` and `mean` are supported"));
+        return unsupported(format!(
+            "scatter_reduce by `{how}`; `sum`, `mean`, `amax` and `amin` are supported"
+        ));
     }
     if im.rank(source) != im.rank(ids) {
         return unsupported("indices and what is placed at them of other axes");
@@ -202,6 +207,43 @@ fn scatter_reduce(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> {
         BinaryFn::FloorDiv
     };
     one(im.binary(f, sum, count))
+}
+
+/// The largest or smallest of what is placed at an index: every element beside every place.
+fn scatter_extreme(
+    im: &mut Importer<'_>,
+    [x, ids, source]: [ValueId; 3],
+    axis: usize,
+    largest: bool,
+    included: bool,
+) -> Result<Vec<ValueId>> {
+    let (all, shape) = (im.shape(x), im.shape(ids));
+    let others = |shape: &[Dim]| [&shape[..axis], &shape[axis + 1..]].concat();
+    if im.dtype(x) != DType::F32 || im.shape(source) != shape || others(&shape) != others(&all) {
+        return unsupported("the largest or smallest at an index of integers, or of a part of the other axes");
+    }
+    let (f, join, nothing) = match largest {
+        true => (ReduceFn::Max, BinaryFn::Max, f64::NEG_INFINITY),
+        false => (ReduceFn::Min, BinaryFn::Min, f64::INFINITY),
+    };
+    // [.., elements, ..] to [.., elements, 1, ..] beside [.., 1, places, ..].
+    let (ids, source) = (im.unsqueeze(ids, axis + 1)?, im.unsqueeze(source, axis + 1)?);
+    let places = im.b.iota(0usize, all[axis].clone()).map_err(invalid)?;
+    let mut beside = vec![Dim::known(1); all.len() + 1];
+    beside[axis + 1] = all[axis].clone();
+    let places = im.reshape(places, beside)?;
+    let here = im.compare(CompareFn::Eq, ids, places)?;
+    let nothing = im.scalar(nothing)?;
+    let placed = im.select(here, source, nothing)?;
+    let found = im.reduce(f, placed, &[axis], false)?;
+    if included {
+        return one(im.binary(join, found, x));
+    }
+    let here = im.float(here)?;
+    let count = im.reduce(ReduceFn::Sum, here, &[axis], false)?;
+    let zero = im.scalar(0.0)?;
+    let any = im.compare(CompareFn::Gt, count, zero)?;
+    one(im.select(any, found, x))
 }
 
 /// Rows of a table, joined by bag: position `p` is in bag `b` where `offsets[b] <= p < offsets[b + 1]`.
