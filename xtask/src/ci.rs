@@ -4,7 +4,7 @@
 //! machine says so loudly, and again at the end; it never counts as passed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
-use crate::{Repository, arm, ffi, instructions, quiet, rust_api};
+use crate::{Repository, arm, ffi, instructions, quiet, rust_api, sdks};
 use anyhow::{Context as _, Result, bail};
 use std::env;
 use std::ffi::OsStr;
@@ -114,6 +114,11 @@ const STEPS: &[Step] = &[
         name: "ffi",
         what: "programs in C and C++ under sanitizers and Valgrind, and the published Python bindings, use the C library",
         run: ffi::step,
+    },
+    Step {
+        name: "sdks",
+        what: "the tests of every SDK whose tools are here, and the same outputs from all of them",
+        run: sdks::suites::step,
     },
     Step {
         name: "doctests",

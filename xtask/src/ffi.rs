@@ -7,7 +7,7 @@ use crate::ci::{Context, Outcome};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// How a program is built and run: name, flags, and the environment.
@@ -53,25 +53,15 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Skipped("it needs Linux and a C and C++ compiler".to_owned()));
     }
     let folder = context.root.join("target").join("ci-ffi");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
-    }
-    std::fs::create_dir_all(&folder)?;
-    let (prefix, bundle) = (folder.join("prefix"), folder.join("bundle"));
-    let mut install = context.command("scripts/install_c.sh");
-    if let failed @ Outcome::Failed(_) = context.build_all()? {
-        return Ok(failed);
-    }
-    install
-        .arg(&prefix)
-        .env("CACTUS_PROFILE", "dev")
-        .env("CACTUS_BUILT", context.built("libcactus_ffi.a"));
+    let prefix = match installed(context, &folder)? {
+        Ok(prefix) => prefix,
+        Err(failed) => return Ok(failed),
+    };
+    let bundle = folder.join("bundle");
     let mut convert = context.command(context.built("cactus"));
     convert.arg("convert").arg(SOURCE).arg(&bundle);
-    for command in [&mut install, &mut convert] {
-        if let failed @ Outcome::Failed(_) = context.run(command)? {
-            return Ok(failed);
-        }
+    if let failed @ Outcome::Failed(_) = context.run(&mut convert)? {
+        return Ok(failed);
     }
     if let failed @ Outcome::Failed(_) = guide(context, &folder, &prefix)? {
         return Ok(failed);
@@ -159,6 +149,27 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     })
 }
 
+/// Builds the library, and installs it into `folder`, which is made anew; gives the prefix.
+pub(crate) fn installed(context: &Context, folder: &Path) -> Result<std::result::Result<PathBuf, Outcome>> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    std::fs::create_dir_all(folder)?;
+    if let failed @ Outcome::Failed(_) = context.build_all()? {
+        return Ok(Err(failed));
+    }
+    let prefix = folder.join("prefix");
+    let mut install = context.command("scripts/install_c.sh");
+    install
+        .arg(&prefix)
+        .env("CACTUS_PROFILE", "dev")
+        .env("CACTUS_BUILT", context.built("libcactus_ffi.a"));
+    Ok(match context.run(&mut install)? {
+        Outcome::Passed => Ok(prefix),
+        failed => Err(failed),
+    })
+}
+
 /// Compiles what the guide shows.
 fn guide(context: &Context, folder: &Path, prefix: &Path) -> Result<Outcome> {
     let text = std::fs::read_to_string(context.root.join(GUIDE))?;
@@ -218,7 +229,7 @@ fn whole(language: &str, shown: &str) -> String {
 }
 
 /// A command as a user gives it: cargo lets those that it starts find libraries of its own folders first.
-fn user(context: &Context, program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn user(context: &Context, program: impl AsRef<OsStr>) -> Command {
     let mut command = context.command(program);
     command
         .env_remove("LD_LIBRARY_PATH")

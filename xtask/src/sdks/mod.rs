@@ -7,6 +7,7 @@
 //! `sdks/README.md` says what all SDKs have in common.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
+pub(crate) mod suites;
 mod swift;
 
 use crate::Repository;
