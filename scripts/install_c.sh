@@ -35,7 +35,7 @@ else
         -Wl,--gc-sections -Wl,-soname,libcactus.so -Wl,-z,max-page-size=16384 -Wl,-z,relro,-z,now \
         "$prefix/lib/libcactus.a" -lpthread -ldl -lm -lgcc_s -lc
 fi
-install -m 644 crates/ffi/include/cactus.h crates/ffi/include/cactus.hpp "$prefix/include/"
+install -m 644 crates/ffi/include/cactus.h crates/ffi/include/cactus.hpp crates/ffi/include/cactus_tools.hpp "$prefix/include/"
 sed "s/@VERSION@/$version/" crates/ffi/cactus.pc.in >"$prefix/lib/pkgconfig/cactus.pc"
 for file in CactusConfig.cmake CactusConfigVersion.cmake; do
     sed "s/@VERSION@/$version/" "crates/ffi/cmake/$file.in" >"$prefix/lib/cmake/Cactus/$file"

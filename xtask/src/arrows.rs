@@ -156,6 +156,25 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("cli", ALL),
     ("testkit", &["tensor", "quant", "ir"]),
     ("fuzzing", ALL),
+    (
+        "conformance",
+        &[
+            "base",
+            "bundle",
+            "text",
+            "audio",
+            "engine",
+            "speech",
+            "embed",
+            "multimodal",
+            "retrieval",
+            "hub",
+            "store",
+            "protocol",
+            "router",
+            "cactus",
+        ],
+    ),
     ("xtask", &[]),
 ];
 
