@@ -4,7 +4,8 @@
 #   scripts/install_c.sh [PREFIX]     default /usr/local
 #
 # CACTUS_PROFILE=dev installs the development build, which tests use. CACTUS_FEATURES= (empty) leaves out store and policies: a
-# library without network code, which loads bundles alone. CACTUS_BUILT names a libcactus_ffi.a that is built already.
+# library without network code, which loads bundles alone. CACTUS_BUILT names a libcactus_ffi.a that is built already. CACTUS_SONAME is the name
+# that programs find the library by (libcactus.so).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +33,7 @@ if [[ $(uname -s) == Darwin ]]; then
 else
     # shellcheck disable=SC2086
     cc -shared -o "$prefix/lib/libcactus.so" $(printf -- '-Wl,-u,%s ' $names) -Wl,--version-script=crates/ffi/exports.map \
-        -Wl,--gc-sections -Wl,-soname,libcactus.so -Wl,-z,max-page-size=16384 -Wl,-z,relro,-z,now \
+        -Wl,--gc-sections -Wl,-soname,"${CACTUS_SONAME:-libcactus.so}" -Wl,-z,max-page-size=16384 -Wl,-z,relro,-z,now \
         "$prefix/lib/libcactus.a" -lpthread -ldl -lm -lgcc_s -lc
 fi
 install -m 644 crates/ffi/include/cactus.h crates/ffi/include/cactus.hpp crates/ffi/include/cactus_tools.hpp "$prefix/include/"
