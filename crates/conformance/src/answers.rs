@@ -151,8 +151,7 @@ impl Follow for Local {
                 cached_tokens,
             }) => vec![json!({"event": "started", "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens})],
             Ok(Event::Delta(piece)) => {
-                self.reader
-                    .push(&piece.text, piece.special.as_deref(), &mut deltas);
+                self.reader.push(&piece.text, piece.special.as_deref(), &mut deltas);
                 self.add(deltas)
             }
             Ok(Event::End(Ok(completion))) => {
@@ -168,7 +167,10 @@ impl Follow for Local {
                 events
             }
             Ok(Event::End(Err(error))) => vec![failed(&error.into())],
-            Err(_) => vec![failed(&Failure::new("internal", "the scheduler has stopped after a failure"))],
+            Err(_) => vec![failed(&Failure::new(
+                "internal",
+                "the scheduler has stopped after a failure",
+            ))],
         }
     }
 

@@ -84,7 +84,11 @@ impl Asked {
                 chat.prompt = ids(tokens);
                 chat
             }
-            _ => return Err(Failure::argument("one of `messages`, `prompt` and `tokens` has to be given")),
+            _ => {
+                return Err(Failure::argument(
+                    "one of `messages`, `prompt` and `tokens` has to be given",
+                ));
+            }
         };
         Ok(Asked {
             chat,
@@ -121,7 +125,9 @@ fn tool_choice(choice: Option<&Value>) -> ToolChoice {
 
 fn format(map: &Map<String, Value>) -> Option<Grammar> {
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
-    let in_format = map.get("response_format").map(|format| &format["json_schema"]["schema"]);
+    let in_format = map
+        .get("response_format")
+        .map(|format| &format["json_schema"]["schema"]);
     let schema = map.get("schema").or(in_format);
     schema
         .map(|schema| Grammar::json_schema(schema.clone()))

@@ -117,7 +117,8 @@ impl Case {
             "info" => {
                 let info = info(self.model(step)?.scheduler.model())?;
                 let fields = step["fields"].as_array().into_iter().flatten();
-                let fields = fields.filter_map(|field| Some((field.as_str()?.to_owned(), info[field.as_str()?].clone())));
+                let fields =
+                    fields.filter_map(|field| Some((field.as_str()?.to_owned(), info[field.as_str()?].clone())));
                 json!({"info": fields.collect::<Map<_, _>>()})
             }
             "tokenize" => {
@@ -261,8 +262,10 @@ impl Case {
             if event["event"] == "text" && step["cancel_after"] == json!(texts) {
                 running.stream.cancel();
             }
-            if let (Some(message), Some((session, added))) = (event["result"].get("message"), running.into.take_if(|_| !event["result"].is_null()))
-                && let Some(Thing::Session(session)) = self.things.get_mut(&session)
+            if let (Some(message), Some((session, added))) = (
+                event["result"].get("message"),
+                running.into.take_if(|_| !event["result"].is_null()),
+            ) && let Some(Thing::Session(session)) = self.things.get_mut(&session)
             {
                 session.messages.extend(added);
                 session.messages.push(message.clone());
@@ -350,9 +353,16 @@ impl Conversation {
             Value::Object(fields) => {
                 let mut fields = fields.clone();
                 let added = fields.shift_remove("messages");
-                (added.and_then(|added| added.as_array().cloned()).unwrap_or_default(), fields)
+                (
+                    added.and_then(|added| added.as_array().cloned()).unwrap_or_default(),
+                    fields,
+                )
             }
-            other => return Err(Failure::argument(format!("expected an object or a string, found {other}"))),
+            other => {
+                return Err(Failure::argument(format!(
+                    "expected an object or a string, found {other}"
+                )));
+            }
         };
         let mut map = self.defaults.clone();
         for (name, value) in fields {
@@ -424,7 +434,8 @@ fn score(scheduler: &Arc<Scheduler>, step: &Value) -> Result<Value> {
 
 /// Whether a bundle can be used, and what is known of it.
 fn report(path: &Path, verify: bool) -> Value {
-    let mut report = json!({"readable_versions": [cactus_bundle::OLDEST_BUNDLE_VERSION, cactus_bundle::BUNDLE_VERSION]});
+    let mut report =
+        json!({"readable_versions": [cactus_bundle::OLDEST_BUNDLE_VERSION, cactus_bundle::BUNDLE_VERSION]});
     let checked = check(path, verify, &mut report);
     report["usable"] = json!(checked.is_ok());
     if let Err(failure) = checked {

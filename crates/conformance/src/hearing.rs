@@ -238,7 +238,8 @@ impl Live {
     pub(crate) fn push(&mut self, step: &Value) -> Result<Value> {
         let place = |name: &str| step[name].as_u64().unwrap_or_default() as usize * 2;
         let mut samples = Vec::new();
-        self.resampler.push(&floats(&raw(step)?[place("from")..place("to")]), &mut samples);
+        self.resampler
+            .push(&floats(&raw(step)?[place("from")..place("to")]), &mut samples);
         self.listen(&samples, false)
     }
 

@@ -87,7 +87,11 @@ pub(crate) fn open(step: &Value) -> Result<SharedIndex> {
     std::fs::create_dir_all(folder).map_err(|e| Failure::new("system", format!("{}: {e}", folder.display())))?;
     let dimension = step["dimension"].as_u64().unwrap_or_default() as usize;
     let recipe = Recipe::new("caller", dimension, Metric::Cosine);
-    Ok(SharedIndex::open_or_create(&folder.join("cactus.index"), &recipe, Layout::default())?)
+    Ok(SharedIndex::open_or_create(
+        &folder.join("cactus.index"),
+        &recipe,
+        Layout::default(),
+    )?)
 }
 
 pub(crate) fn add(index: &SharedIndex, step: &Value) -> Result<()> {
@@ -107,7 +111,9 @@ pub(crate) fn add(index: &SharedIndex, step: &Value) -> Result<()> {
 pub(crate) fn query(index: &SharedIndex, step: &Value) -> Result<Value> {
     let options = &step["options"];
     let top = options["top_k"].as_u64().unwrap_or(10) as usize;
-    let least = options["score_threshold"].as_f64().map_or(f32::NEG_INFINITY, |least| least as f32);
+    let least = options["score_threshold"]
+        .as_f64()
+        .map_or(f32::NEG_INFINITY, |least| least as f32);
     let filter = options.get("filter").map(Filter::from_json).transpose()?;
     let reader = index.read()?;
     let mut found = Vec::new();

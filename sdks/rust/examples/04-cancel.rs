@@ -3,7 +3,10 @@
 //!     cargo run -p cactus-conformance --example 04-cancel MODEL
 #![allow(clippy::print_stdout, reason = "it is an example")]
 
-use cactus::{CancelToken, ChatRequest, FinishReason, GenerateOptions, LoadOptions, Model, Scheduler, SchedulerLimits, answer_until};
+use cactus::{
+    CancelToken, ChatRequest, FinishReason, GenerateOptions, LoadOptions, Model, Scheduler, SchedulerLimits,
+    answer_until,
+};
 use std::path::Path;
 use std::time::Duration;
 

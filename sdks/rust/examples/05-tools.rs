@@ -42,16 +42,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{}", message.text);
             break;
         }
-        let call_json = |call: &cactus::ToolCall| {
-            json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}})
-        };
+        let call_json = |call: &cactus::ToolCall| json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}});
         let calls: Vec<Value> = message.calls.iter().map(call_json).collect();
-        request.messages.push(json!({"role": "assistant", "content": message.text, "tool_calls": calls}));
+        request
+            .messages
+            .push(json!({"role": "assistant", "content": message.text, "tool_calls": calls}));
         for call in &message.calls {
             // The arguments follow the schema. This is the place to ask a person.
             println!("asked for {} {}", call.name, call.arguments);
             let result = weather(&serde_json::from_str(&call.arguments)?);
-            request.messages.push(json!({"role": "tool", "tool_call_id": call.id, "content": result}));
+            request
+                .messages
+                .push(json!({"role": "tool", "tool_call_id": call.id, "content": result}));
         }
         request.tool_choice = ToolChoice::Auto;
     }

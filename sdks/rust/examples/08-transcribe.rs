@@ -35,7 +35,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Here the microphone is silent.
     for _ in 0..10 {
         let tenth_of_a_second = vec![0.0; rate_hz as usize / 10];
-        stream.push(&mut transcriber, &tenth_of_a_second, &cancel, &mut |event| println!("{event:?}"))?;
+        stream.push(&mut transcriber, &tenth_of_a_second, &cancel, &mut |event| {
+            println!("{event:?}")
+        })?;
     }
     stream.finish(&mut transcriber, &cancel, &mut |event| println!("{event:?}"))?;
     Ok(())

@@ -22,15 +22,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let index = SharedIndex::open_or_create(&Path::new(&folder).join("notes.index"), &recipe, Layout::default())?;
     index.write(|index| {
         let documents = texts.iter().zip(made.values.chunks(dimensions)).zip(1_u64..);
-        documents.into_iter().try_for_each(|((text, vector), id)| {
-            index.upsert(Document::new(id, vector.to_vec()).with_text(*text))
-        })
+        documents
+            .into_iter()
+            .try_for_each(|((text, vector), id)| index.upsert(Document::new(id, vector.to_vec()).with_text(*text)))
     })?;
     let water = embedder.embed(Role::Query, &["water"], &EmbedOptions::default())?;
     let reader = index.read()?;
     for hit in reader.search(&Query::Vector(&water.values), None, 2)? {
         let document = reader.get(&hit.id)?;
-        println!("{:.3} {}", hit.score, document.map(|document| document.text).unwrap_or_default());
+        println!(
+            "{:.3} {}",
+            hit.score,
+            document.map(|document| document.text).unwrap_or_default()
+        );
     }
     Ok(())
 }

@@ -9,7 +9,9 @@ use std::rc::Rc;
 use std::sync::mpsc::channel;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let name = std::env::args().nth(1).ok_or("the name or folder of a model is missing")?;
+    let name = std::env::args()
+        .nth(1)
+        .ok_or("the name or folder of a model is missing")?;
     // A name is looked for on this machine alone.
     let watcher: Rc<dyn Watcher> = Rc::new(Silent);
     let path = match cactus_bundle::Bundle::is_bundle(name.as_ref()) {
