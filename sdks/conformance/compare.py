@@ -88,26 +88,31 @@ def stream(events: Any, is_whole: bool) -> list[str]:
     return wrong
 
 
-def cancelled(step: dict, recorded: list[dict], found: list[dict]) -> list[str]:
-    """A stream that was cancelled goes as far as it came, which is not the same in every run."""
+def cancelled(step: dict, recorded: list[dict], results: list[dict], place: int) -> list[str]:
+    """A stream that was cancelled goes as far as it came, which is not the same in every run. `like` names the step whose answer begins as
+    its text does, `behind` the step that has read its beginning."""
+    found = results[place].get("events", [])
     wrong = stream(found, True)
     end = found[-1] if found else {}
     if end.get("event") != "cancelled":
         wrong.append(f"expected the end `cancelled`, found {end.get('event')}")
-    ours, theirs = texts(recorded), texts(found)
+    theirs = texts(found)
+    if "behind" in step:
+        theirs = texts(results[step["behind"]].get("events", [])) + theirs
+    ours = recorded[step["like"]]["answer"]["message"]["content"] if "like" in step else texts(recorded[place]["events"])
     if not (ours.startswith(theirs) or theirs.startswith(ours)):
         wrong.append(f"the texts differ: recorded {ours!r}, found {theirs!r}")
     pieces = sum(event.get("event") == "text" for event in found)
     if pieces < step.get("cancel_after", 0):
         wrong.append(f"expected at least {step['cancel_after']} texts, found {pieces}")
     result = end.get("result", {})
-    if result and "cancel_after" in step:
+    if result:
         if result["message"]["content"] != theirs:
             wrong.append(f"the result has another text than the events: {result['message']['content']!r}, {theirs!r}")
         if result["finish_reason"] != "cancelled":
             wrong.append(f"expected the reason `cancelled`, found {result['finish_reason']}")
-        most = step["request"]["options"]["max_tokens"]
-        if result["usage"]["completion_tokens"] >= most:
+        most = step["request"]["options"]["max_tokens"] if "request" in step else None
+        if most is not None and result["usage"]["completion_tokens"] >= most:
             wrong.append(f"all {most} tokens were made")
     return wrong
 
@@ -194,7 +199,7 @@ def case(case: dict, recorded: list, found: Any, leaves_out: dict[str, list[str]
         theirs = normal(case, theirs)
         ours, theirs = left_out(ours, leaves_out), left_out(theirs, leaves_out)
         if "cancel_after" in step or "ends" in step:
-            found_wrong = cancelled(step, ours["events"], theirs.get("events", []))
+            found_wrong = cancelled(step, recorded, [normal(case, each) for each in found], number)
         else:
             found_wrong = differ(ours, theirs)
             if "events" in theirs:
@@ -212,7 +217,7 @@ def sound(case_: dict, found: list) -> list[str]:
         if "error" in result:
             wrong += [f"step {number}: {what}" for what in error(step, result, result)]
         elif "cancel_after" in step or "ends" in step:
-            wrong += [f"step {number}: {what}" for what in cancelled(step, result["events"], result["events"])]
+            wrong += [f"step {number}: {what}" for what in cancelled(step, found, found, number)]
         elif "events" in result:
             wrong += [f"step {number}: {what}" for what in stream(result["events"], step["op"] != "read")]
         elif "absent" in result:
