@@ -46,8 +46,10 @@ def steady(value: Any, without: tuple[str, ...] = ()) -> Any:
     for name, each in value.items():
         if name in UNSTEADY or name in without or name.endswith(("_ms", "_per_second")):
             continue
-        # Numbers, and not how a language writes them.
         left[name] = steady(each, without)
+    if "text" in left and {"end", "end_s"} & left.keys():
+        # A segment, before whose text there may be a space.
+        left["text"] = left["text"].strip()
     return left
 
 
@@ -164,6 +166,9 @@ def left_out(value: Any, leaves_out: dict[str, list[str]]) -> Any:
 def error(step: dict, recorded: Any, found: Any) -> list[str]:
     ours = recorded["error"]
     theirs = found.get("error") if isinstance(found, dict) else None
+    # Some look at it later, with what comes next.
+    if theirs is None and None in step.get("or_kinds", ()) and found == {}:
+        return []
     if not isinstance(theirs, dict):
         return [f"expected an error of the kind {ours['kind']}, found {short(found)}"]
     wrong = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import sys
@@ -35,7 +36,7 @@ LEAVES_OUT = {
     "events": ["started", "tool_call"],
     "fields": [
         "stop", "whole", "logprobs", "cached_tokens", "success", "cloud_handoff", "function_calls", "confidence", "prefill_tokens",
-        "token_id", "language_token", "happened",
+        "token_id", "language_token", "window_s",
     ],
 }  # fmt: skip
 
@@ -100,6 +101,24 @@ def result_of(answer: cactus.Answer) -> dict:
     }
 
 
+def happened(event: Any) -> dict:
+    """What happened in live speech, in the form of the C library."""
+    match event:
+        case cactus.SpeechStart():
+            return {"event": "speech_start", "id": event.id, "start_s": event.start}
+        case cactus.SpeechPartial():
+            return {
+                "event": "partial", "id": event.id, "committed": event.committed, "volatile": event.volatile, "until_s": event.until,
+            }  # fmt: skip
+        case cactus.SpeechFinal():
+            names = ("id", "text", "tokens", "mean_logprob", "confidence", "no_speech", "temperature", "compression")
+            segment = {name: getattr(event.segment, name) for name in names}
+            segment.update(start_s=event.segment.start, end_s=event.segment.end)
+            return {"event": "final", "segment": segment, "language": event.language, "reason": event.reason, "until_s": event.until}
+        case _:
+            return {"event": "speech_end", "id": event.id, "end_s": event.end}
+
+
 def hex_of(floats: Any) -> str:
     return "".join(f"{bits:08x}" for bits in numpy.ascontiguousarray(floats, dtype=numpy.float32).ravel().view(numpy.uint32).tolist())
 
@@ -123,7 +142,9 @@ class Case:
     def __init__(self) -> None:
         self.things: dict[str, Any] = {}
         self.policies: dict[int, dict] = {}
-        self.live: dict[int, dict] = {}
+        self.written = 0
+        self.questions: list[dict] = []
+        self.heard: dict[str, Any] = {}
 
     def run(self, step: dict) -> dict:
         try:
@@ -197,15 +218,18 @@ class Case:
 
     def respond(self, step: dict) -> dict:
         answer = self._begin(step, False)
-        self._asked.clear()
+        self.questions.clear()
         return {"answer": result_of(answer)}
 
     def stream(self, step: dict) -> dict:
-        stream = Stream(self._begin(step, True), self._asked)
-        return self._events(stream, step)
+        stream = Stream(self._begin(step, True), self.questions)
+        found = self._events(stream, step)
+        if found["events"][-1].get("result", {}).get("reason") == "nobody_to_ask":
+            raise Absent("a policy without a function that asks has no event of consent")
+        return found
 
     def start(self, step: dict) -> None:
-        self.things[step["as"]] = Stream(self._begin(step, True), self._asked)
+        self.things[step["as"]] = Stream(self._begin(step, True), self.questions)
 
     def _events(self, stream: Stream, step: dict, most: float = math.inf) -> dict:
         if stream.closed:
@@ -228,7 +252,7 @@ class Case:
         self._thing(step).stream.cancel()
 
     def messages(self, step: dict) -> dict:
-        return {"messages": self._thing(step).messages}
+        return {"messages": copy.deepcopy(self._thing(step).messages)}
 
     def tools(self, step: dict) -> dict:
         raise Absent("the package leaves calling tools to the program")
@@ -241,10 +265,6 @@ class Case:
 
     # ---- policies
 
-    @property
-    def _asked(self) -> list[dict]:
-        return self.__dict__.setdefault("questions", [])
-
     def set_policy(self, step: dict) -> None:
         model = self._thing(step)
         if step["policy"] is None and step["options"] is None:
@@ -254,7 +274,9 @@ class Case:
         options = dict(step["options"])
         given = {"state": options["state"], "target": options.get("target")}
         if step["policy"] is not None:
-            given["file"] = Path(options["state"]).with_suffix(".toml")
+            # One that is wrong changes nothing of the one before.
+            self.written += 1
+            given["file"] = Path(f"{options['state']}-{self.written}.toml")
             given["file"].write_text(step["policy"])
         model.set_policy(cactus.Policy(**given))
         self.policies[id(model)] = given
@@ -268,7 +290,7 @@ class Case:
             return
 
         def ask(question: cactus.Question) -> bool:
-            self._asked.append({"event": "consent", **vars(question)})
+            self.questions.append({"event": "consent", **vars(question)})
             return bool(consent)
 
         model.set_policy(cactus.Policy(**given, ask=None if consent is None else ask, handoff=handoff))
@@ -379,10 +401,10 @@ class Case:
             max_phrase_s=options.pop("max_segment_sec"),
         )
         self.things[step["as"]] = stream
-        self.live_state = {"phrase": 0, "pending": "", "language": None}
+        self.heard = {"phrase": 0, "pending": "", "language": None}
 
     def _heard(self, events: list) -> dict:
-        state, confirmed = self.live_state, ""
+        state, confirmed = self.heard, ""
         for event in events:
             match event:
                 case cactus.SpeechStart():
@@ -395,7 +417,8 @@ class Case:
                     state["phrase"], state["pending"], state["language"] = len(event.text), "", event.language
                 case _:
                     state["pending"] = ""
-        return {"result": {"error": None, "confirmed": confirmed, "pending": state["pending"], "language": state["language"]}}
+        result = {"error": None, "confirmed": confirmed, "pending": state["pending"], "language": state["language"]}
+        return {"result": {**result, "events": [happened(event) for event in events]}}
 
     def push(self, step: dict) -> dict:
         samples = numpy.fromfile(step["pcm"], dtype="<i2")[step["from"] : step["to"]]
