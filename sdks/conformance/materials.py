@@ -20,13 +20,15 @@ from typing import Any
 
 #: Bundles, and the folders in `golden/` that they are made of.
 BUNDLES = {
-    "chat": "models/qwen2_tied",
     "embeds": "embedding/bert",
     "pictures": "embedding/clip_pictures",
     "sees": "seeing/smolvlm",
     "hears": "speech/whisper",
     "moonshine": "speech/moonshine",
 }
+
+#: What writes text. Its context is made longer, so that an answer can be cancelled before its end by whoever is slow.
+CHAT, CHAT_TOKENS = "models/qwen2_tied", 65_536
 
 #: Samples a second.
 RATE = 16_000
@@ -202,7 +204,7 @@ class Materials:
         """Makes what is not there yet. The program and this file name the folder, so that another makes its own."""
         key = hashlib.sha256(f"{cactus.stat().st_size} {cactus.stat().st_mtime_ns} ".encode() + Path(__file__).read_bytes())
         folder = folder / key.hexdigest()[:16]
-        names = [*BUNDLES, "bytes", "vad", "truncated", "garbled", "flipped", "newer", "sounds"]
+        names = [*BUNDLES, "chat", "bytes", "vad", "truncated", "garbled", "flipped", "newer", "sounds"]
         made = {name: folder / name for name in names}
         made["missing"] = folder / "missing"
         if (folder / "made").is_file():
@@ -219,12 +221,22 @@ class Materials:
 
         for name, source in BUNDLES.items():
             convert(self.golden / source, name)
-        convert(_byte_model(self.golden / BUNDLES["chat"], folder / "bytes-source"), "bytes")
+        convert(_long_model(self.golden / CHAT, folder / "chat-source"), "chat")
+        convert(_byte_model(self.golden / CHAT, folder / "bytes-source"), "bytes")
         convert(_detector(folder), "vad")
         _damaged(folder)
         _sounds(folder / "sounds")
         (folder / "made").write_text("")
         return made
+
+
+def _long_model(source: Path, folder: Path) -> Path:
+    """The tiny model with a longer context."""
+    shutil.copytree(source, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["max_position_embeddings"] = CHAT_TOKENS
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
 
 
 def _byte_model(source: Path, folder: Path) -> Path:

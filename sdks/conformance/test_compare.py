@@ -12,7 +12,7 @@ CASE = {
     "name": "c",
     "steps": [
         {"op": "stream", "request": {"options": {"max_tokens": 9}}},
-        {"op": "respond", "says": ["context"]},
+        {"op": "respond", "says": ["context"], "fails": "argument"},
         {"op": "stream", "cancel_after": 2, "request": {"options": {"max_tokens": 9}}},
     ],
 }
@@ -45,6 +45,8 @@ class Comparison(unittest.TestCase):
     def test_what_is_the_same(self) -> None:
         self.assertEqual(self.wrong(lambda found: None), [])
         self.assertEqual(compare.sound(CASE, GOOD), [])
+        self.assertNotEqual(compare.sound(CASE, [GOOD[1], *GOOD[1:]]), [], "an error that nobody expects is not recorded")
+        self.assertNotEqual(compare.sound(CASE, [GOOD[0], {}, GOOD[2]]), [])
 
     def test_times_and_messages_may_differ(self) -> None:
         def change(found: list) -> None:
