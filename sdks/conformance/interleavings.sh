@@ -16,6 +16,7 @@ mkdir -p "$build"
 program=$build/interleavings-$sanitizer
 flags=()
 [[ $sanitizer == none ]] || flags=("-fsanitize=$sanitizer")
+[[ -z ${CACTUS_SANITIZED_LIBRARY:-} ]] || flags+=(-DLIBRARY_IS_INSTRUMENTED)
 cc -std=c11 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Werror -g -O1 -pthread "${flags[@]}" -I"$here/../../crates/ffi/include" \
     "$here/interleavings.c" "$CACTUS_LIB_PATH" -Wl,-rpath,"$(dirname "$CACTUS_LIB_PATH")" -o "$program"
 suppressions=$here/../../crates/ffi/tests/programs/tsan.txt
