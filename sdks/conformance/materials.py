@@ -1,4 +1,10 @@
-"""What cases need: bundles of tiny models, damaged ones, sounds, a full disk, and a target that says what was recorded."""
+"""What cases need: bundles of tiny models, damaged ones, sounds, a full disk, and a target that says what was recorded.
+
+    python3 sdks/conformance/materials.py CACTUS
+
+makes the bundles with the program CACTUS where they are not there yet, and prints their folder, for tests of SDKs: `chat`, `embeds`,
+`pictures`, `sees`, `hears`, `moonshine`, `vad` and `sounds`, among others.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +20,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -109,7 +116,7 @@ class Materials:
         self._mounts: list[Path] = []
         if not cactus.is_file():
             raise SystemExit(f"{cactus}: there is no such program; build it (cargo build -p cactus-cli), or name one with --cactus")
-        self._bundles = self._made(cactus, bundles)
+        self._bundles = self._made(self.golden, cactus, bundles)
         self.cloud = Cloud()
 
     def __enter__(self) -> Materials:
@@ -200,7 +207,8 @@ class Materials:
 
     # ---- bundles and sounds
 
-    def _made(self, cactus: Path, folder: Path) -> dict[str, Path]:
+    @staticmethod
+    def _made(golden: Path, cactus: Path, folder: Path) -> dict[str, Path]:
         """Makes what is not there yet. The program and this file name the folder, so that another makes its own."""
         key = hashlib.sha256(f"{cactus.stat().st_size} {cactus.stat().st_mtime_ns} ".encode() + Path(__file__).read_bytes())
         folder = folder / key.hexdigest()[:16]
@@ -209,7 +217,7 @@ class Materials:
         made["missing"] = folder / "missing"
         if (folder / "made").is_file():
             return made
-        print(f"making bundles in {folder}", flush=True)
+        print(f"making bundles in {folder}", file=sys.stderr, flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
 
@@ -220,9 +228,9 @@ class Materials:
                 raise SystemExit(f"{' '.join(command)}:\n{done.stderr}")
 
         for name, source in BUNDLES.items():
-            convert(self.golden / source, name)
-        convert(_long_model(self.golden / CHAT, folder / "chat-source"), "chat")
-        convert(_byte_model(self.golden / CHAT, folder / "bytes-source"), "bytes")
+            convert(golden / source, name)
+        convert(_long_model(golden / CHAT, folder / "chat-source"), "chat")
+        convert(_byte_model(golden / CHAT, folder / "bytes-source"), "bytes")
         convert(_detector(folder), "vad")
         _damaged(folder)
         _sounds(folder / "sounds")
@@ -334,3 +342,13 @@ def _sounds(folder: Path) -> None:
         (folder / f"{name}.pcm").write_bytes(data)
         head = b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, RATE, 2 * RATE, 2, 16)
         (folder / f"{name}.wav").write_bytes(head + b"data" + struct.pack("<I", len(data)) + data)
+
+
+def kept() -> Path:
+    """Where bundles and built runners stay for the next time."""
+    return Path(tempfile.gettempdir()) / f"cactus-conformance-{os.getuid() if hasattr(os, 'getuid') else 0}"
+
+
+if __name__ == "__main__":
+    made = Materials._made(Path(__file__).resolve().parents[2] / "golden", Path(sys.argv[1]).resolve(), kept() / "bundles")
+    print(made["chat"].parent)

@@ -79,7 +79,7 @@ def main() -> int:
     cactus = (arguments.cactus or target / "debug" / "cactus").resolve()
     arguments.prefix = arguments.prefix and Path(arguments.prefix).resolve()
     arguments.lib = arguments.lib and Path(arguments.lib).resolve()
-    kept = Path(tempfile.gettempdir()) / f"cactus-conformance-{os.getuid()}"
+    kept = materials.kept()
     arguments.build = kept / "build"
     arguments.build.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="cactus-overhead-"))

@@ -218,7 +218,7 @@ def main() -> int:
     arguments.cactus = (arguments.cactus or target / "debug" / "cactus").resolve()
     arguments.prefix = arguments.prefix and Path(arguments.prefix).resolve()
     arguments.lib = arguments.lib and Path(arguments.lib).resolve()
-    kept = Path(tempfile.gettempdir()) / f"cactus-conformance-{os.getuid() if hasattr(os, 'getuid') else 0}"
+    kept = materials.kept()
     arguments.build = (arguments.build or kept / "build").resolve()
     arguments.build.mkdir(parents=True, exist_ok=True)
     plan = cases([name for name in arguments.cases.split(",") if name])

@@ -21,15 +21,7 @@ trap 'rm -rf "$work"' EXIT
 # Nothing of this user is read or written.
 export CACTUS_CACHE=$work/cache CACTUS_STATE=$work/state LD_LIBRARY_PATH=$prefix/lib
 
-for made in chat=models/qwen2_tied embeds=embedding/bert hears=speech/whisper sees=seeing/smolvlm vad=speech/silero_vad/silero_vad_16k.safetensors; do
-    "$cactus" convert "golden/${made#*=}" "$work/${made%%=*}" >/dev/null 2>"$work/log" || fail "$(cat "$work/log")"
-done
-# A second of silence.
-python3 - "$work/silence.wav" <<'END'
-import sys, wave
-with wave.open(sys.argv[1], "wb") as file:
-    file.setnchannels(1), file.setsampwidth(2), file.setframerate(16000), file.writeframes(bytes(32000))
-END
+bundles=$(python3 sdks/conformance/materials.py "$cactus")
 
 run() {
     local standard=$1
@@ -37,23 +29,31 @@ run() {
     echo "== C++$standard $*"
     "$@" >"$work/said" 2>&1 || fail "$* (C++$standard): $(cat "$work/said")"
 }
-for standard in 17 20; do
-    build=$work/build-$standard
-    cmake -S sdks/cpp -B "$build" -DCMAKE_PREFIX_PATH="$prefix" -DCACTUS_CXX_STANDARD=$standard -DCMAKE_BUILD_TYPE=Release >"$work/log" 2>&1 &&
-        cmake --build "$build" -j 2 >>"$work/log" 2>&1 || fail "$(tail -n 40 "$work/log")"
-    for example in 01-install 02-chat 03-stream 04-cancel 05-tools 06-structured 10-offline-and-lifecycle; do
-        run $standard "$build/$example" "$work/chat"
-    done
-    run $standard "$build/07-picture-or-sound" "$work/sees" golden/pictures/files/rgb.png
-    run $standard "$build/08-transcribe" "$work/hears" "$work/silence.wav" "$work/vad"
-    run $standard "$build/09-embed-and-search" "$work/embeds" "$work/index-example-$standard"
-    # Nobody listens at the target, so that this machine answers after all.
-    echo y >"$work/yes"
-    run $standard "$build/11-hybrid" "$work/chat" 'http://127.0.0.1:9/v1#m' "$work/state" <"$work/yes"
-    grep -q '"reason":"cloud_failed"' "$work/said" || fail "11-hybrid did not ask the target: $(cat "$work/said")"
-    run $standard "$build/contract" "$work/chat" "$work/embeds" "$work/hears" "$work/vad" "$work/index-$standard"
+# build STANDARD [TARGET...]
+build() {
+    local standard=$1 folder=$work/build-$1
+    shift
+    cmake -S sdks/cpp -B "$folder" -DCMAKE_PREFIX_PATH="$prefix" "-DCACTUS_CXX_STANDARD=$standard" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+    cmake --build "$folder" -j 2 ${1:+--target "$@"} >"$work/log" 2>&1 || fail "$(tail -n 40 "$work/log")"
+}
+build 17
+made=$work/build-17
+for example in 01-install 02-chat 03-stream 04-cancel 05-tools 06-structured 10-offline-and-lifecycle; do
+    run 17 "$made/$example" "$bundles/chat"
 done
-run 20 "$work/build-20/interleavings" "$work/chat" "$soak"
+run 17 "$made/07-picture-or-sound" "$bundles/sees" golden/pictures/files/rgb.png
+run 17 "$made/08-transcribe" "$bundles/hears" "$bundles/sounds/short.wav" "$bundles/vad"
+run 17 "$made/09-embed-and-search" "$bundles/embeds" "$work/index-example"
+# Nobody listens at the target, so that this machine answers after all.
+echo y >"$work/yes"
+run 17 "$made/11-hybrid" "$bundles/chat" 'http://127.0.0.1:9/v1#m' "$work/state" <"$work/yes"
+grep -q '"reason":"cloud_failed"' "$work/said" || fail "11-hybrid did not ask the target: $(cat "$work/said")"
+run 17 "$made/contract" "$bundles/chat" "$bundles/embeds" "$bundles/hears" "$bundles/vad" "$work/index-17"
+# Whose stop tokens C++17 does not have.
+build 20 04-cancel contract interleavings
+run 20 "$work/build-20/04-cancel" "$bundles/chat"
+run 20 "$work/build-20/contract" "$bundles/chat" "$bundles/embeds" "$bundles/hears" "$bundles/vad" "$work/index-20"
+run 20 "$work/build-20/interleavings" "$bundles/chat" "$soak"
 cat "$work/said"
 
 for sanitizer in address,undefined thread; do
@@ -62,8 +62,8 @@ for sanitizer in address,undefined thread; do
             -o "$work/$test" 2>"$work/log" || { echo "SKIPPED: $test with -fsanitize=$sanitizer: $(tail -n 1 "$work/log")" && continue; }
         export TSAN_OPTIONS="halt_on_error=1 suppressions=crates/ffi/tests/programs/tsan.txt"
         case $test in
-        contract) run "20, $sanitizer" "$work/contract" "$work/chat" "$work/embeds" "$work/hears" "$work/vad" "$work/index-$sanitizer" ;;
-        *) run "20, $sanitizer" "$work/interleavings" "$work/chat" $((soak / 5)) ;;
+        contract) run "20, $sanitizer" "$work/contract" "$bundles/chat" "$bundles/embeds" "$bundles/hears" "$bundles/vad" "$work/index-$sanitizer" ;;
+        *) run "20, $sanitizer" "$work/interleavings" "$bundles/chat" $((soak / 5)) ;;
         esac
     done
 done

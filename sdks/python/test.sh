@@ -25,26 +25,20 @@ mkdir "$work/package"
 cp -r python/cactus "$work/package/"
 cp "$extension" "$work/package/cactus/_native.abi3.so"
 
-for made in chat=models/qwen2_tied embeds=embedding/bert hears=speech/whisper sees=seeing/smolvlm vad=speech/silero_vad/silero_vad_16k.safetensors; do
-    "$cactus" convert "golden/${made#*=}" "$work/${made%%=*}" >/dev/null 2>"$work/log" || fail "$(cat "$work/log")"
-done
-"$python" - "$work/silence.wav" <<'END'
-import sys, wave
-with wave.open(sys.argv[1], "wb") as file:
-    file.setnchannels(1), file.setsampwidth(2), file.setframerate(16000), file.writeframes(bytes(32000))
-END
+bundles=$(python3 sdks/conformance/materials.py "$cactus")
+
 run() {
     echo "== $*"
     "$python" "$@" >"$work/said" 2>&1 || fail "$*: $(cat "$work/said")"
 }
 for example in 01-install 02-chat 03-stream 04-cancel 05-tools 06-structured 10-offline-and-lifecycle; do
-    run sdks/python/examples/$example.py "$work/chat"
+    run sdks/python/examples/$example.py "$bundles/chat"
 done
-run sdks/python/examples/07-picture-or-sound.py "$work/sees" golden/pictures/files/rgb.png
-run sdks/python/examples/08-transcribe.py "$work/hears" "$work/silence.wav" "$work/vad"
-run sdks/python/examples/09-embed-and-search.py "$work/embeds" "$work/index"
-echo y | run sdks/python/examples/11-hybrid.py "$work/chat" 'http://127.0.0.1:9/v1#m' "$work/state"
+run sdks/python/examples/07-picture-or-sound.py "$bundles/sees" golden/pictures/files/rgb.png
+run sdks/python/examples/08-transcribe.py "$bundles/hears" "$bundles/sounds/short.wav" "$bundles/vad"
+run sdks/python/examples/09-embed-and-search.py "$bundles/embeds" "$work/index"
+echo y | run sdks/python/examples/11-hybrid.py "$bundles/chat" 'http://127.0.0.1:9/v1#m' "$work/state"
 grep -q cloud_failed "$work/said" || fail "11-hybrid did not ask the target: $(cat "$work/said")"
-run sdks/python/interleavings.py "$work/chat" "${CACTUS_SOAK:-100}"
+run sdks/python/interleavings.py "$bundles/chat" "${CACTUS_SOAK:-100}"
 cat "$work/said"
 CACTUS_PYTHON=$python CACTUS_PYTHON_EXTENSION=$extension "$python" sdks/conformance/run.py --only python --require python --cactus "$cactus"
