@@ -23,6 +23,9 @@ triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 maintainer=${DEBFULLNAME:-The Cactus authors}" <"${DEBEMAIL:-cactus@localhost.localdomain}">"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH LC_ALL=C
+# Nobody waits for what is only tested.
+compression=(-Zxz)
+[[ ${CACTUS_PROFILE:-release} != dev ]] || compression=(-Zgzip -z1)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
@@ -107,7 +110,7 @@ Description: $4
 END
     (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
     find "$tree" -print0 | xargs -0 touch -h -d "@$SOURCE_DATE_EPOCH"
-    dpkg-deb --root-owner-group --build -Zxz "$tree" "$out/$1_${version}_$arch.deb"
+    dpkg-deb --root-owner-group --build "${compression[@]}" "$tree" "$out/$1_${version}_$arch.deb"
 }
 package "libcactus$abi" libs "$depends" "AI models on this machine (library)
  Runs language models, models of speech and of vectors on this machine, for programs in C,
