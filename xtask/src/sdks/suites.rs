@@ -7,6 +7,7 @@ use anyhow::Result;
 /// The folders below `sdks/` whose `test.sh` is run, each with what it needs beyond a C compiler.
 const SDKS: &[(&str, &str)] = &[
     ("cpp", "a C++ compiler"),
+    ("python", "Python with NumPy"),
     ("node", "Node"),
     ("kotlin", "a JDK"),
     ("react-native", "JavaScriptCore"),
@@ -35,7 +36,9 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         command
             .env("CACTUS_PREFIX", &prefix)
             .env("CACTUS_LIB_PATH", prefix.join("lib/libcactus.so"))
-            .env("CACTUS_PROGRAM", &program);
+            .env("CACTUS_PROGRAM", &program)
+            .env("CACTUS_CONFORMANCE_RUST", context.built("cactus-conformance"))
+            .env("CACTUS_PYTHON_EXTENSION", context.built("lib_native.so"));
         command
     };
     let mut left_out = Vec::new();
