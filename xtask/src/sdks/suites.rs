@@ -8,6 +8,7 @@ use anyhow::Result;
 const SDKS: &[(&str, &str)] = &[
     ("cpp", "a C++ compiler"),
     ("python", "Python with NumPy"),
+    ("rust", "the examples in Rust"),
     ("node", "Node"),
     ("kotlin", "a JDK"),
     ("react-native", "JavaScriptCore"),
