@@ -7,6 +7,7 @@
 //! `sdks/README.md` says what all SDKs have in common.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
+mod node;
 pub(crate) mod suites;
 mod swift;
 
@@ -19,7 +20,7 @@ use std::fs;
 pub(crate) type Generated = (String, String);
 
 /// Each language, and what makes its files.
-const LAYERS: &[(&str, fn(&Abi) -> Vec<Generated>)] = &[("swift", swift::files)];
+const LAYERS: &[(&str, fn(&Abi) -> Vec<Generated>)] = &[("node", node::files), ("swift", swift::files)];
 
 /// Functions of the public engine that SDKs call, beside all of our own.
 const PUBLIC: &[&str] = &[

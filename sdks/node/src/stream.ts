@@ -1,0 +1,250 @@
+// A request under way, as an asynchronous iterable of its events.
+//
+// Events are fetched when somebody asks for the next one, all that are there at once, so a slow reader is not flooded, and a person
+// who is asked for consent is not passed over. Iterators are made by hand: bare Hermes knows no asynchronous generators.
+
+import { CactusError, calling } from "./errors.ts";
+import { ASYNC_DISPOSE, DISPOSE, type Held, keep, onAbort, type Signal, spare } from "./lifetime.ts";
+import { type Handle, native } from "./native.ts";
+import { type Answer, answerOf, type ConsentEvent, type EndEvent, type Event, type FailedEvent, isLast } from "./types.ts";
+
+export interface StreamOptions {
+  /** Cancels the request when it is aborted. The last event is `cancelled` then. */
+  signal?: Signal;
+  /** Whether texts that came in one turn of the event loop are joined into one event; they are, unless this is false. */
+  join?: boolean;
+  /** Asks a person whether something may leave this machine. Without it, the event `consent` asks the reader of the stream. */
+  onConsent?: (question: ConsentEvent) => boolean | Promise<boolean>;
+}
+
+/** What a stream and its finalizer, signal and starter share. It does not know the stream, which can be forgotten. */
+interface Control {
+  held: Held | undefined;
+  isCancelled: boolean;
+}
+
+function cancel(control: Control): void {
+  control.isCancelled = true;
+  const held = control.held;
+  // It may have ended, or been closed, in the meantime.
+  if (held !== undefined) void calling(() => native().requestCancel(held.handle)).catch(() => {});
+}
+
+async function begin(control: Control, start: () => Promise<Handle>): Promise<void> {
+  const handle = await calling(start);
+  control.held = { handle, close: (handle) => native().requestClose(handle) };
+  if (control.isCancelled) cancel(control);
+}
+
+/** Joins neighbors of one kind of text. */
+function joined(events: Event[]): Event[] {
+  const all: Event[] = [];
+  for (const event of events) {
+    const before = all[all.length - 1];
+    if (
+      before !== undefined &&
+      before.event === event.event &&
+      (before.event === "text" || before.event === "reasoning") &&
+      (event.event === "text" || event.event === "reasoning")
+    ) {
+      before.text += event.text;
+    } else {
+      all.push(event);
+    }
+  }
+  return all;
+}
+
+/** The events of a request. It begins at once. Leaving a `for await` loop early cancels it. */
+export class Stream implements AsyncIterableIterator<Event> {
+  readonly #control: Control = { held: undefined, isCancelled: false };
+  readonly #options: StreamOptions;
+  readonly #starting: Promise<void>;
+  readonly #quit: () => void;
+  #events: Event[] = [];
+  #next = 0;
+  /** The last event of all, once it was fetched. */
+  #last: EndEvent | FailedEvent | undefined;
+  /** The last event was given, or the reader left. */
+  #isOver = false;
+  #isClosed = false;
+  #closing: Promise<void> | undefined;
+  /** The fetch under way: those who ask at the same time wait for each other. */
+  #turn: Promise<unknown> | undefined;
+
+  /** @internal */
+  constructor(start: () => Promise<Handle>, options: StreamOptions = {}) {
+    const control = this.#control;
+    this.#options = options;
+    this.#quit = onAbort(options.signal, () => cancel(control));
+    this.#starting = begin(control, start);
+    const self = typeof WeakRef === "undefined" ? undefined : new WeakRef<Stream>(this);
+    // Whoever asks for an event hears of an error.
+    this.#starting.then(
+      () => {
+        const stream = self === undefined ? undefined : self.deref();
+        if (control.held === undefined) return;
+        if (stream !== undefined) keep(stream, control.held);
+        else if (self !== undefined) void calling(() => native().requestClose(control.held!.handle)).catch(() => {});
+      },
+      () => this.#quit(),
+    );
+  }
+
+  /** Waits until the request was accepted. Throws why it was refused. */
+  async ready(): Promise<void> {
+    await this.#starting;
+  }
+
+  /** The next event. */
+  next(): Promise<IteratorResult<Event, undefined>> {
+    if (this.#turn === undefined) {
+      if (this.#next < this.#events.length) return Promise.resolve(this.#take());
+      if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
+    }
+    const before = this.#turn;
+    const turn = before === undefined ? this.#fetch() : before.then(() => this.#fetch());
+    const quiet = turn.then(
+      () => {},
+      () => {},
+    );
+    this.#turn = quiet;
+    void quiet.then(() => {
+      if (this.#turn === quiet) this.#turn = undefined;
+    });
+    return turn;
+  }
+
+  async #fetch(): Promise<IteratorResult<Event, undefined>> {
+    for (;;) {
+      if (this.#next < this.#events.length) return this.#take();
+      if (this.#isOver) return { done: true, value: undefined };
+      if (this.#isClosed) throw new CactusError("handle", "the stream was closed");
+      await this.#starting;
+      // It may have been closed while it began.
+      if (this.#isClosed) continue;
+      const text = await calling(() => native().requestNext(this.#handle(), -1));
+      // Whoever closed or left it wants to hear nothing more.
+      if (this.#isClosed || this.#isOver) continue;
+      const events = JSON.parse(text) as Event[];
+      this.#events = this.#options.join === false ? events : joined(events);
+      this.#next = 0;
+      const last = events[events.length - 1];
+      if (last === undefined) {
+        throw new CactusError("internal", "a stream ended without a last event");
+      } else if (isLast(last)) {
+        this.#last = last;
+        this.#quit();
+        void this.#release();
+      } else if (last.event === "consent" && this.#options.onConsent !== undefined) {
+        let yes = false;
+        try {
+          yes = (await this.#options.onConsent(last)) === true;
+        } finally {
+          // Where it was cancelled meanwhile, nothing is asked any more.
+          await this.consent(yes).catch(() => {});
+        }
+      }
+    }
+  }
+
+  #take(): IteratorResult<Event, undefined> {
+    const value = this.#events[this.#next++]!;
+    if (this.#next === this.#events.length) this.#events = [];
+    if (this.#events.length === 0) this.#next = 0;
+    if (isLast(value)) this.#isOver = true;
+    return { done: false, value };
+  }
+
+  #handle(): Handle {
+    if (this.#control.held === undefined) throw new CactusError("handle", "the stream was closed");
+    return this.#control.held.handle;
+  }
+
+  /** Closes the request of the library. */
+  #release(): Promise<void> {
+    const held = this.#control.held;
+    this.#control.held = undefined;
+    if (held !== undefined) {
+      spare(held);
+      this.#closing = calling(() => held.close(held.handle)).then(() => {});
+      this.#closing.catch(() => {});
+    }
+    return this.#closing ?? Promise.resolve();
+  }
+
+  /** Leaves the stream: what is left of the answer is cancelled, and no further event comes. */
+  async return(): Promise<IteratorResult<Event, undefined>> {
+    this.#isOver = true;
+    this.#events = [];
+    this.#next = 0;
+    await this.close();
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  /** Stops the answer within one token. Its last event is `cancelled`. May be called any number of times. */
+  cancel(): void {
+    if (this.#last === undefined && !this.#isClosed) cancel(this.#control);
+  }
+
+  /** Answers the event `consent`: whether what it lists may leave this machine. Going on without an answer is a no. */
+  async consent(yes: boolean): Promise<void> {
+    await calling(() => native().requestConsent(this.#handle(), yes));
+  }
+
+  /** Reads what is left, and gives the whole answer. Throws how the request failed. */
+  async answer(): Promise<Answer> {
+    while (this.#last === undefined) {
+      const { done } = await this.next();
+      if (done === true) throw new CactusError("handle", "the stream was left");
+    }
+    this.#isOver = true;
+    this.#events = [];
+    return answerOf(this.#last);
+  }
+
+  /** The text of the answer, piece by piece. Throws how the request failed. For a model without a policy: what is replaced stays. */
+  text(): AsyncIterableIterator<string> {
+    const stream = this;
+    return {
+      async next(): Promise<IteratorResult<string, undefined>> {
+        for (;;) {
+          const { done, value } = await stream.next();
+          if (done === true) return { done: true, value: undefined };
+          if (value.event === "text") return { done: false, value: (value as { text: string }).text };
+          if (value.event === "failed") answerOf(value as FailedEvent);
+        }
+      },
+      async return(): Promise<IteratorResult<string, undefined>> {
+        await stream.return();
+        return { done: true, value: undefined };
+      },
+      [Symbol.asyncIterator]() {
+        return this;
+      },
+    };
+  }
+
+  /** Cancels what is left, and waits until nothing of it runs. May be called any number of times. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#events = [];
+    this.#next = 0;
+    this.#quit();
+    cancel(this.#control);
+    await this.#starting.catch(() => {});
+    await this.#release();
+  }
+
+  [ASYNC_DISPOSE](): Promise<void> {
+    return this.close();
+  }
+
+  [DISPOSE](): void {
+    this.close().catch(() => {});
+  }
+}

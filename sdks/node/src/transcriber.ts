@@ -1,0 +1,182 @@
+// Models that hear, and models that find speech.
+
+import { calling, wrong } from "./errors.ts";
+import { abortable, Closable, type Held, type Signal } from "./lifetime.ts";
+import { native } from "./native.ts";
+import type { PolicyOptions } from "./model.ts";
+import { type Path, pathOf } from "./paths.ts";
+
+/** Samples: mono, 16,000 a second. Bytes are 16 bits, little-endian; floats are from -1 to 1. */
+export type Pcm = Int16Array | Float32Array | Uint8Array | ArrayBuffer;
+
+/** A recording: a file of any format, or samples. */
+export type Sound = Path | { pcm: Pcm };
+
+export interface TranscribeOptions {
+  /** Such as `de`; without it, the model finds out. */
+  language?: string;
+  /** Into English. */
+  translate?: boolean;
+  temperature?: number;
+  /** Words that may be said. */
+  custom_vocabulary?: string[];
+  /** Seconds of silence beside which text is left out that nobody may have said. */
+  hallucination_silence?: number;
+  /** Text as if said before. */
+  prompt?: string;
+  /** Hears the text of each segment. */
+  onText?: (text: string) => void;
+  /** Stops what is under way with this model; the promise is rejected with the signal's reason. */
+  signal?: Signal;
+  [name: string]: unknown;
+}
+
+export interface Segment {
+  start: number;
+  end: number;
+  text: string;
+  [name: string]: unknown;
+}
+
+export interface Transcript {
+  response: string;
+  /** With times in seconds. */
+  segments: Segment[];
+  language: string;
+  [name: string]: unknown;
+}
+
+export interface LiveOptions extends Omit<TranscribeOptions, "prompt" | "onText" | "signal"> {
+  /** Folder of the bundle that finds speech; the folder `vad` inside the model's own without it. */
+  vad?: string;
+  min_chunk_sec?: number;
+  silence_sec?: number;
+  sentence_sec?: number;
+  margin_sec?: number;
+  commit?: "agreement" | "attention";
+  max_segment_sec?: number;
+  threshold?: number;
+}
+
+export interface LiveResult {
+  /** What has become certain since the last call. It is never taken back. */
+  confirmed: string;
+  /** What is behind it, and may still change. */
+  pending: string;
+  language: string | null;
+  events: { event: string; [name: string]: unknown }[];
+  [name: string]: unknown;
+}
+
+const isLittleEndian = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
+
+/** The bytes of samples. */
+export function bytesOf(pcm: Pcm): Uint8Array {
+  if (pcm instanceof Uint8Array) return pcm;
+  if (pcm instanceof ArrayBuffer) return new Uint8Array(pcm);
+  let samples: Int16Array;
+  if (pcm instanceof Int16Array) samples = pcm;
+  else if (pcm instanceof Float32Array) samples = Int16Array.from(pcm, (x) => Math.max(-32768, Math.min(32767, Math.round(x * 32768))));
+  else throw wrong("`pcm`: expected an Int16Array, a Float32Array, or bytes");
+  if (isLittleEndian) return new Uint8Array(samples.buffer, samples.byteOffset, samples.byteLength);
+  const bytes = new DataView(new ArrayBuffer(samples.length * 2));
+  samples.forEach((sample, i) => bytes.setInt16(i * 2, sample, true));
+  return new Uint8Array(bytes.buffer);
+}
+
+function soundOf(sound: Sound): { file: string | null; pcm: Uint8Array | null } {
+  if (typeof sound === "object" && sound !== null && "pcm" in sound) return { file: null, pcm: bytesOf(sound.pcm) };
+  return { file: pathOf(sound, "sound"), pcm: null };
+}
+
+/** A model that writes down what is said, or one that finds where somebody speaks. One recording at a time; others wait. */
+export class Transcriber extends Closable {
+  /** Loads the bundle in a folder: Whisper, Parakeet or Moonshine, or Silero VAD. */
+  static async load(bundle: Path): Promise<Transcriber> {
+    const path = pathOf(bundle, "bundle");
+    const handle = await calling(() => native().init(path, null, false));
+    return new Transcriber("transcriber", { handle, close: (handle) => native().destroy(handle) });
+  }
+
+  /** Writes down what is said. */
+  async transcribe(sound: Sound, options: TranscribeOptions = {}): Promise<Transcript> {
+    const { prompt = null, onText, signal, ...rest } = options;
+    const { file, pcm } = soundOf(sound);
+    const handle = this.handle;
+    let thrown: { error: unknown } | undefined;
+    const hear = (text: string): void => {
+      try {
+        if (thrown === undefined && text !== "") onText?.(text);
+      } catch (error) {
+        thrown = { error };
+      }
+    };
+    const stop = () => native().stop(handle);
+    const work = () => native().transcribe(handle, file, prompt, JSON.stringify(rest), onText === undefined ? null : hear, pcm);
+    const json = await abortable(signal, stop, work);
+    if (thrown !== undefined) throw thrown.error;
+    return JSON.parse(json);
+  }
+
+  /** Finds out which language is spoken at the beginning. */
+  async detectLanguage(sound: Sound, options: { [name: string]: unknown } = {}): Promise<{ language: string; confidence: number; entropy: number; [name: string]: unknown }> {
+    const { file, pcm } = soundOf(sound);
+    return JSON.parse(await calling(() => native().detectLanguage(this.handle, file, JSON.stringify(options), pcm)));
+  }
+
+  /** Where somebody speaks, in samples; of a model that finds speech. Options are those of Silero's `get_speech_timestamps`. */
+  async speech(sound: Sound, options: { [name: string]: unknown } = {}): Promise<{ segments: { start: number; end: number }[]; [name: string]: unknown }> {
+    const { file, pcm } = soundOf(sound);
+    return JSON.parse(await calling(() => native().vad(this.handle, file, JSON.stringify(options), pcm)));
+  }
+
+  /** Begins to listen to live speech. A second model finds speech: the option `vad` names its folder. */
+  async live(options: LiveOptions = {}): Promise<LiveTranscription> {
+    const handle = await calling(() => native().streamTranscribeStart(this.handle, JSON.stringify(options)));
+    return new LiveTranscription({ handle, close: (handle) => native().streamTranscribeStop(handle, false) });
+  }
+
+  /** Who else may hear what is doubtful. With both null, nobody. */
+  async setPolicy(policy: string | null, options?: PolicyOptions | null): Promise<void> {
+    const json = options === undefined || options === null ? null : JSON.stringify(options);
+    await calling(() => native().modelSetPolicy(this.handle, policy, json));
+  }
+}
+
+/** Live speech. */
+export class LiveTranscription extends Closable {
+  #last: Promise<unknown> = Promise.resolve();
+  #finish = false;
+  #finished: string | undefined;
+
+  /** @internal */
+  constructor(held: Held) {
+    super("live transcription", held);
+  }
+
+  /** Takes the next samples, as many as there are. */
+  push(pcm: Pcm): Promise<LiveResult> {
+    // Threads overtake each other; sound must not.
+    const push = async () => JSON.parse(await calling(() => native().streamTranscribeProcess(this.handle, bytes))) as LiveResult;
+    const bytes = bytesOf(pcm).slice();
+    const pushed = this.#last.then(push, push);
+    this.#last = pushed.catch(() => {});
+    return pushed;
+  }
+
+  /** Makes final what was said last, and closes it. */
+  async finish(): Promise<LiveResult> {
+    await this.#last;
+    void this.handle;
+    this.#finish = true;
+    await this.close();
+    return JSON.parse(this.#finished!);
+  }
+
+  protected override async closing(held: Held): Promise<void> {
+    const finish = this.#finish;
+    if (!finish) await this.#last;
+    this.#finished = await calling(() => native().streamTranscribeStop(held.handle, finish));
+  }
+}
+
