@@ -74,7 +74,7 @@ function issue(found: { message: string; path?: ReadonlyArray<PropertyKey | { ke
 
 /** What an answer that follows a schema says. */
 export function parsed(text: string, isWhole: boolean): unknown {
-  if (!isWhole) throw new CactusError("text", "the answer ended before the value was whole; give it more `max_tokens`");
+  if (!isWhole) throw new CactusError("cancelled", "the answer ended before it was whole; raise `max_tokens`");
   try {
     return JSON.parse(text);
   } catch (error) {

@@ -96,8 +96,6 @@ export abstract class Talker extends Closable {
         results.push({ role: "tool", tool_call_id: call.id, content: await answerToCall(call, tools, { confirm, signal: rest.signal }) });
       }
       messages = this.nextRound(messages, answer.message, results);
-      // A tool that has to be called was called.
-      if (fields.tool_choice !== undefined && fields.tool_choice !== "none") delete fields.tool_choice;
     }
   }
 }

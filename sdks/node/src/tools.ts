@@ -52,7 +52,7 @@ export async function answerToCall(
   try {
     const given: unknown = JSON.parse(call.function.arguments === "" ? "{}" : call.function.arguments);
     const args = tool.parameters === undefined ? given : await valueOf(tool.parameters, given);
-    if (confirm !== undefined && (await confirm(name, args)) !== true) return "error: the user refused this call";
+    if (confirm !== undefined && (await confirm(name, args)) !== true) return "The user refused this call.";
     const result = await tool.run(args as never, { signal, id: call.id });
     return typeof result === "string" ? result : (JSON.stringify(result) ?? "");
   } catch (error) {

@@ -1,0 +1,18 @@
+// The conformance runner of Node, Bun and Deno: node conformance/run.mjs PLAN RESULTS
+
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import process from "node:process";
+import * as api from "../dist/node.mjs";
+import { runPlan } from "./runner.mjs";
+
+const [plan, results] = process.argv.slice(2);
+if (results === undefined) {
+  console.error("usage: run.mjs PLAN RESULTS");
+  process.exit(2);
+}
+writeFileSync(results, "");
+await runPlan(api, JSON.parse(readFileSync(plan, "utf8")), {
+  read: async (path) => new Uint8Array(await readFile(path)),
+  write: (line) => appendFileSync(results, `${line}\n`),
+});

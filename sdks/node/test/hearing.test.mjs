@@ -1,0 +1,60 @@
+// Speech.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Transcriber } from "../dist/node.mjs";
+import { bundle, kind, rising } from "./support.mjs";
+
+test("recordings are written down, as samples of any kind", async (t) => {
+  const model = await Transcriber.load(await bundle("speech/whisper"));
+  t.after(() => model.close());
+  const pcm = rising();
+  let heard = "";
+  const transcript = await model.transcribe({ pcm }, { language: "de", onText: (text) => (heard += text) });
+  assert.equal(transcript.language, "de");
+  assert.equal(heard, transcript.segments.map((segment) => segment.text).join(""));
+  const bytes = new Uint8Array(pcm.buffer);
+  const floats = Float32Array.from(pcm, (x) => x / 32768);
+  for (const same of [bytes, pcm.buffer, floats]) {
+    assert.equal((await model.transcribe({ pcm: same }, { language: "de" })).response, transcript.response);
+  }
+  const { language } = await model.detectLanguage({ pcm });
+  assert.equal(typeof language, "string");
+  await assert.rejects(model.transcribe("no such file.wav"));
+  await assert.rejects(model.transcribe({ pcm: "x" }), kind("argument"));
+  await assert.rejects(model.transcribe({ pcm }, { language: "xx" }), kind("argument"));
+  const thrown = () => {
+    throw new Error("from the callback");
+  };
+  await assert.rejects(model.transcribe({ pcm }, { language: "de", onText: thrown }), /from the callback/);
+  await assert.rejects(model.transcribe({ pcm }, { signal: AbortSignal.abort(new Error("early")) }), /early/);
+  const abort = new AbortController();
+  const long = model.transcribe({ pcm: rising(120) }, { language: "de", signal: abort.signal, onText: () => abort.abort(new Error("late")) });
+  await assert.rejects(long, /late/);
+  await model.close();
+  await assert.rejects(model.transcribe({ pcm }), kind("handle"));
+});
+
+test("speech is found, and live speech is confirmed piece by piece", async (t) => {
+  const vad = await bundle("speech/silero_vad");
+  const finds = await Transcriber.load(vad);
+  const { segments } = await finds.speech({ pcm: rising() });
+  assert.ok(Array.isArray(segments));
+  await finds.close();
+  const model = await Transcriber.load(await bundle("speech/whisper"));
+  t.after(() => model.close());
+  const live = await model.live({ vad, language: "zh", min_chunk_sec: 0.1 });
+  const pcm = rising();
+  // Nobody waits: the order stays.
+  const pushed = [0, 1, 2, 3].map((i) => live.push(pcm.subarray(i * 8000, (i + 1) * 8000)));
+  for (const { confirmed, pending } of await Promise.all(pushed)) assert.ok(typeof confirmed === "string" && typeof pending === "string");
+  const last = await live.finish();
+  assert.equal(last.pending, "");
+  await assert.rejects(live.push(pcm), kind("handle"));
+  await assert.rejects(live.finish(), kind("handle"));
+  await live.close();
+  const left = await model.live({ vad });
+  const ignored = left.push(pcm);
+  await Promise.all([left.close(), left.close(), ignored.catch(() => {})]);
+  await assert.rejects(model.live({ vad, language: "xx" }), kind("argument"));
+});

@@ -1,0 +1,100 @@
+// Tiny models of random weights, converted once by the library itself, and small things that tests share.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { Model, prepare } from "../dist/node.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+export const golden = process.env.CACTUS_GOLDEN ?? join(here, "..", "..", "..", "golden");
+
+/** A folder that is gone when the process ends. */
+export function folder() {
+  const made = mkdtempSync(join(tmpdir(), "cactus-node-"));
+  process.on("exit", () => rmSync(made, { recursive: true, force: true }));
+  return made;
+}
+
+const cache = process.env.CACTUS_TEST_CACHE ?? folder();
+mkdirSync(cache, { recursive: true });
+const bundles = new Map();
+
+/** The folder of a bundle of a golden model, such as `models/qwen2_tied`. */
+export function bundle(name) {
+  if (!bundles.has(name)) bundles.set(name, prepare(join(golden, name), { cache, offline: true }));
+  return bundles.get(name);
+}
+
+/** A model that chats, with `options`. It is closed at the end of the test `t`. */
+export async function chat(t, options = {}) {
+  const model = await Model.load(await bundle("models/qwen2_tied"), { context_tokens: 512, threads: 1, queue: 4096, ...options });
+  t.after(() => model.close());
+  return model;
+}
+
+/** A request that goes on for `tokens`. */
+export function long(tokens = 200, prompt = "Count.") {
+  return { prompt, options: { max_tokens: tokens, temperature: 0, seed: 1, ignore_eos: true } };
+}
+
+export const LASTS = ["done", "cancelled", "failed"];
+
+export async function eventsOf(stream) {
+  const events = [];
+  for await (const event of stream) events.push(event);
+  return events;
+}
+
+/** Exactly one last event, at the end. */
+export function assertContract(events) {
+  const lasts = events.filter((event) => LASTS.includes(event.event));
+  assert.equal(lasts.length, 1, JSON.stringify(events.map((event) => event.event)));
+  assert.equal(events.at(-1), lasts[0]);
+}
+
+export function kind(wanted) {
+  return (error) => {
+    assert.equal(error.name, "CactusError", error.stack);
+    assert.equal(error.kind, wanted, error.message);
+    return true;
+  };
+}
+
+/** A target that answers everything with `text`. Gives its address, and how often it was asked. */
+export async function target(t, text) {
+  const state = { asked: 0, address: "" };
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (piece) => (body += piece));
+    request.on("end", () => {
+      state.asked++;
+      const usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
+      if (JSON.parse(body).stream === true) {
+        const chunk = (delta, finish_reason) => ({ id: "x", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason }] });
+        const last = { ...chunk({}, "stop"), usage };
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        for (const one of [chunk({ role: "assistant", content: text }, null), last]) response.write(`data: ${JSON.stringify(one)}\n\n`);
+        response.end("data: [DONE]\n\n");
+        return;
+      }
+      const message = { role: "assistant", content: text };
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(JSON.stringify({ id: "x", object: "chat.completion", created: 1, model: "m", choices: [{ index: 0, message, finish_reason: "stop" }], usage }));
+    });
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  state.address = `http://127.0.0.1:${server.address().port}/v1#m`;
+  return state;
+}
+
+/** A tone that rises, in samples. */
+export function rising(seconds = 2) {
+  return Int16Array.from({ length: seconds * 16_000 }, (_, i) => Math.trunc(16_000 * Math.sin(i * i * 1e-5)));
+}
+
+export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
