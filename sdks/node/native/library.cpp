@@ -36,18 +36,29 @@ void *load(const std::string &path) {
 void *find(void *module, const char *name) { return dlsym(module, name); }
 #endif
 
+void compare(uint32_t theirs, const std::string &shown) {
+    if (theirs == CACTUS_ABI_VERSION) return;
+    const bool library_is_old = theirs < CACTUS_ABI_VERSION;
+    throw std::runtime_error(shown + " has the ABI " + std::to_string(theirs) + ", this package needs " +
+                             std::to_string(CACTUS_ABI_VERSION) + ": the " + (library_is_old ? "library" : "package") +
+                             " is old, update it");
+}
+
 std::unique_ptr<Symbols> resolve(const std::string &path) {
     const std::string shown = path.empty() ? std::string("the program") : "`" + path + "`";
+#ifdef CACTUS_LINKED
+    // A static library: what nobody names would not be linked.
+    if (path.empty()) {
+        auto linked = std::make_unique<Symbols>();
+        link_symbols(*linked);
+        compare(linked->cactus_abi_version(), shown);
+        return linked;
+    }
+#endif
     void *module = load(path);
     auto *abi_version = reinterpret_cast<decltype(&::cactus_abi_version)>(find(module, "cactus_abi_version"));
     if (abi_version == nullptr) throw std::runtime_error(shown + " is not libcactus: it has no function `cactus_abi_version`");
-    const uint32_t theirs = abi_version();
-    if (theirs != CACTUS_ABI_VERSION) {
-        const bool library_is_old = theirs < CACTUS_ABI_VERSION;
-        throw std::runtime_error(shown + " has the ABI " + std::to_string(theirs) + ", this package needs " +
-                                 std::to_string(CACTUS_ABI_VERSION) + ": the " + (library_is_old ? "library" : "package") +
-                                 " is old, update it");
-    }
+    compare(abi_version(), shown);
     auto symbols = std::make_unique<Symbols>();
     for_each_symbol(*symbols, [&](const char *name, void **place) {
         *place = find(module, name);

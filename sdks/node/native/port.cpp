@@ -2,6 +2,7 @@
 
 #include "pool.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <exception>
 
@@ -90,7 +91,7 @@ double Port::keep(Handle handle) {
 }
 
 Handle Port::find(double number) const {
-    if (!(number >= 1 && number < 9007199254740992.0)) return {};
+    if (!(number >= 1 && number < 9007199254740992.0) || number != std::floor(number)) return {};
     const auto found = handles_.find(static_cast<uint64_t>(number));
     return found == handles_.end() ? Handle{} : found->second;
 }

@@ -115,6 +115,62 @@ void for_each_symbol(Symbols &symbols, F f) {
     f("cactus_model_set_policy", reinterpret_cast<void **>(&symbols.cactus_model_set_policy));
 }
 
+#ifdef CACTUS_LINKED
+/// The functions of the library that is linked into the program.
+inline void link_symbols(Symbols &symbols) {
+    symbols.cactus_version = &::cactus_version;
+    symbols.cactus_abi_version = &::cactus_abi_version;
+    symbols.cactus_last_error = &::cactus_last_error;
+    symbols.cactus_clear_error = &::cactus_clear_error;
+    symbols.cactus_string_free = &::cactus_string_free;
+    symbols.cactus_error_kind = &::cactus_error_kind;
+    symbols.cactus_model_load = &::cactus_model_load;
+    symbols.cactus_model_prepare = &::cactus_model_prepare;
+    symbols.cactus_model_close = &::cactus_model_close;
+    symbols.cactus_model_info = &::cactus_model_info;
+    symbols.cactus_model_tokenize = &::cactus_model_tokenize;
+    symbols.cactus_tokens_free = &::cactus_tokens_free;
+    symbols.cactus_model_detokenize = &::cactus_model_detokenize;
+    symbols.cactus_model_score = &::cactus_model_score;
+    symbols.cactus_model_set_threads = &::cactus_model_set_threads;
+    symbols.cactus_memory_pressure = &::cactus_memory_pressure;
+    symbols.cactus_check_bundle = &::cactus_check_bundle;
+    symbols.cactus_request_start = &::cactus_request_start;
+    symbols.cactus_request_next = &::cactus_request_next;
+    symbols.cactus_request_wait = &::cactus_request_wait;
+    symbols.cactus_request_cancel = &::cactus_request_cancel;
+    symbols.cactus_request_consent = &::cactus_request_consent;
+    symbols.cactus_request_close = &::cactus_request_close;
+    symbols.cactus_session_open = &::cactus_session_open;
+    symbols.cactus_session_send = &::cactus_session_send;
+    symbols.cactus_session_messages = &::cactus_session_messages;
+    symbols.cactus_session_close = &::cactus_session_close;
+    symbols.cactus_embed = &::cactus_embed;
+    symbols.cactus_image_embed = &::cactus_image_embed;
+    symbols.cactus_transcribe = &::cactus_transcribe;
+    symbols.cactus_detect_language = &::cactus_detect_language;
+    symbols.cactus_vad = &::cactus_vad;
+    symbols.cactus_index_init = &::cactus_index_init;
+    symbols.cactus_index_add = &::cactus_index_add;
+    symbols.cactus_index_delete = &::cactus_index_delete;
+    symbols.cactus_index_get = &::cactus_index_get;
+    symbols.cactus_index_query = &::cactus_index_query;
+    symbols.cactus_index_compact = &::cactus_index_compact;
+    symbols.cactus_index_destroy = &::cactus_index_destroy;
+    symbols.cactus_stream_transcribe_start = &::cactus_stream_transcribe_start;
+    symbols.cactus_stream_transcribe_process = &::cactus_stream_transcribe_process;
+    symbols.cactus_stream_transcribe_stop = &::cactus_stream_transcribe_stop;
+    symbols.cactus_init = &::cactus_init;
+    symbols.cactus_destroy = &::cactus_destroy;
+    symbols.cactus_stop = &::cactus_stop;
+    symbols.cactus_log_set_level = &::cactus_log_set_level;
+    symbols.cactus_log_set_callback = &::cactus_log_set_callback;
+    symbols.cactus_rag_query = &::cactus_rag_query;
+    symbols.cactus_render_prompt = &::cactus_render_prompt;
+    symbols.cactus_model_set_policy = &::cactus_model_set_policy;
+}
+#endif
+
 } // namespace cactus::js
 
 #endif

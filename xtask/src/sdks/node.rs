@@ -374,7 +374,12 @@ fn symbols(abi: &Abi) -> String {
     for function in abi.functions() {
         let _ = writeln!(text, "    f(\"{0}\", reinterpret_cast<void **>(&symbols.{0}));", function.name);
     }
-    text + "}\n\n} // namespace cactus::js\n\n#endif\n"
+    text += "}\n\n#ifdef CACTUS_LINKED\n/// The functions of the library that is linked into the program.\n\
+             inline void link_symbols(Symbols &symbols) {\n";
+    for function in abi.functions() {
+        let _ = writeln!(text, "    symbols.{0} = &::{0};", function.name);
+    }
+    text + "}\n#endif\n\n} // namespace cactus::js\n\n#endif\n"
 }
 
 fn raw(abi: &Abi) -> String {

@@ -1,0 +1,4 @@
+#import <CactusSpec/CactusSpec.h>
+
+@interface CactusModule : NSObject <NativeCactusSpec>
+@end
