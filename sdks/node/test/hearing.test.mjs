@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Transcriber } from "../dist/node.mjs";
-import { bundle, kind, rising } from "./support.mjs";
+import { bundle, detector, kind, phrases, rising } from "./support.mjs";
 
 test("recordings are written down, as samples of any kind", async (t) => {
   const model = await Transcriber.load(await bundle("speech/whisper"));
@@ -36,20 +36,25 @@ test("recordings are written down, as samples of any kind", async (t) => {
 });
 
 test("speech is found, and live speech is confirmed piece by piece", async (t) => {
-  const vad = await bundle("speech/silero_vad");
+  const vad = await detector();
+  const pcm = phrases();
   const finds = await Transcriber.load(vad);
-  const { segments } = await finds.speech({ pcm: rising() });
-  assert.ok(Array.isArray(segments));
+  const { segments } = await finds.speech({ pcm });
+  assert.ok(segments.length > 0 && segments.every(({ start, end }) => start < end && end <= pcm.length), JSON.stringify(segments));
   await finds.close();
   const model = await Transcriber.load(await bundle("speech/whisper"));
   t.after(() => model.close());
-  const live = await model.live({ vad, language: "zh", min_chunk_sec: 0.1 });
-  const pcm = rising();
+  const live = await model.live({ vad, language: "zh", min_chunk_sec: 0.1, silence_sec: 0.2, max_segment_sec: 1 });
   // Nobody waits: the order stays.
-  const pushed = [0, 1, 2, 3].map((i) => live.push(pcm.subarray(i * 8000, (i + 1) * 8000)));
-  for (const { confirmed, pending } of await Promise.all(pushed)) assert.ok(typeof confirmed === "string" && typeof pending === "string");
+  const pieces = Array.from({ length: Math.ceil(pcm.length / 4000) }, (_, i) => pcm.subarray(i * 4000, (i + 1) * 4000));
+  const results = await Promise.all(pieces.map((piece) => live.push(piece)));
   const last = await live.finish();
   assert.equal(last.pending, "");
+  results.push(last);
+  const finals = results.flatMap(({ events }) => events).filter(({ event }) => event === "final");
+  const confirmed = results.map(({ confirmed }) => confirmed).join("");
+  assert.ok(finals.length > 1 && confirmed.length > 0);
+  assert.equal(confirmed, finals.map(({ segment, text }) => segment?.text ?? text).join(""));
   await assert.rejects(live.push(pcm), kind("handle"));
   await assert.rejects(live.finish(), kind("handle"));
   await live.close();

@@ -56,11 +56,12 @@ test("events come together, and a request that is closed meanwhile says so", asy
   assert.equal(await raw.requestNext(request, -1), "[]");
   await raw.requestClose(request);
   const other = await raw.requestStart(model, JSON.stringify({ prompt: "x", options: { max_tokens: 200, ignore_eos: true } }));
-  const waits = (async () => {
+  const waits = async () => {
     for (;;) await raw.requestNext(other, -1);
-  })();
+  };
+  const refused = assert.rejects(waits(), { kind: "handle" });
   await raw.requestClose(other);
-  await assert.rejects(waits, { kind: "handle" });
+  await refused;
   await raw.modelClose(model);
 });
 

@@ -7,8 +7,9 @@ import { assertContract, chat, eventsOf, kind, long, sleep, target, folder } fro
 
 test("a stream has one last event, and its texts are the answer", async (t) => {
   const model = await chat(t);
+  const hello = { messages: [{ role: "user", content: "hello there" }], options: { max_tokens: 60, temperature: 0 } };
   for (const join of [true, false]) {
-    const events = await eventsOf(model.stream("hello there", { join }));
+    const events = await eventsOf(model.stream(hello, { join }));
     assertContract(events);
     assert.equal(events[0].event, "started");
     const text = events.filter((event) => event.event === "text").map((event) => event.text).join("");
@@ -17,9 +18,10 @@ test("a stream has one last event, and its texts are the answer", async (t) => {
     assert.equal(text, last.result.message.content);
     assert.ok(events.every((event) => event.event !== "text" || event.text !== ""));
   }
-  const stream = model.stream("hello there");
+  const stream = model.stream(hello);
   const answer = await stream.answer();
-  assert.equal(answer.text, (await model.respond("hello there")).text);
+  assert.equal(answer.text, (await model.respond(hello)).text);
+  assert.ok((await model.respond("hello there")).tokens.length > 0);
   assert.deepEqual(await stream.next(), { done: true, value: undefined });
 });
 
@@ -73,11 +75,12 @@ test("close waits, may be called again, and a closed stream gives the error hand
   const model = await chat(t);
   const stream = model.stream(long(480), { join: false });
   await stream.next();
-  const waiting = (async () => {
+  const waiting = async () => {
     for (;;) if ((await stream.next()).done) return "done";
-  })();
+  };
+  const refused = assert.rejects(waiting(), kind("handle"));
   await Promise.all([stream.close(), stream.close()]);
-  await assert.rejects(waiting, kind("handle"));
+  await refused;
   await assert.rejects(stream.next(), kind("handle"));
   await stream.close();
   stream.cancel();

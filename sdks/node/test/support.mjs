@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
@@ -90,6 +90,67 @@ export async function target(t, text) {
   t.after(() => server.close());
   state.address = `http://127.0.0.1:${server.address().port}/v1#m`;
   return state;
+}
+
+/** The folder of a bundle that finds speech: it hears one tone, 250 Hz. In the form of Silero VAD's package. */
+export async function detector() {
+  const [fft, bin] = [256, 4];
+  const bins = fft / 2 + 1;
+  const basis = new Float32Array(2 * bins * fft);
+  for (let i = 0; i < fft; i++) {
+    const wave = Math.fround((2 * Math.PI * bin * i) / fft);
+    basis[bin * fft + i] = Math.cos(wave);
+    basis[(bins + bin) * fft + i] = Math.sin(wave);
+  }
+  const first = new Float32Array(bins * 3).fill(1, bin * 3, bin * 3 + 3);
+  const layers = [2, 3, 4].flatMap((n) => [
+    [`conv${n}.weight`, [1, 1, 3], [1, 1, 1]],
+    [`conv${n}.bias`, [1], [0]],
+  ]);
+  const tensors = [
+    ["stft_conv.weight", [2 * bins, 1, fft], basis],
+    ["conv1.weight", [1, bins, 3], first],
+    ["conv1.bias", [1], [0]],
+    ...layers,
+    ["lstm_cell.weight_ih", [4, 1], [0, 0, 0.1, 0]],
+    ["lstm_cell.weight_hh", [4, 1], [0, 0, 0, 0]],
+    ["lstm_cell.bias_ih", [4], [10, -10, 0, 10]],
+    ["lstm_cell.bias_hh", [4], [0, 0, 0, 0]],
+    ["final_conv.weight", [1, 1, 1], [20]],
+    ["final_conv.bias", [1], [-10]],
+  ];
+  const header = {};
+  const data = [];
+  let at = 0;
+  for (const [name, shape, values] of tensors) {
+    const bytes = Buffer.from(Float32Array.from(values).buffer);
+    header[name] = { dtype: "F32", shape, data_offsets: [at, at + bytes.length] };
+    at += bytes.length;
+    data.push(bytes);
+  }
+  const text = Buffer.from(JSON.stringify(header));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(text.length));
+  const path = join(folder(), "silero_vad_16k.safetensors");
+  writeFileSync(path, Buffer.concat([size, text, ...data]));
+  return prepare(path, { cache, offline: true });
+}
+
+/** Phrases of that tone, with silence between them, in samples. */
+export function phrases() {
+  const parts = [[0.5, 0.3], [0.6, 1.2], [0.6, 0.5]].map(([silence, tone]) => {
+    const samples = new Int16Array(Math.round((silence + tone) * 16_000));
+    const from = Math.round(silence * 16_000);
+    for (let i = from; i < samples.length; i++) samples[i] = 16_000 * Math.sin((2 * Math.PI * 250 * (i - from)) / 16_000);
+    return samples;
+  });
+  const all = new Int16Array(parts.reduce((sum, part) => sum + part.length, 8_000));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
 }
 
 /** A tone that rises, in samples. */

@@ -17,7 +17,7 @@ test("texts and pictures become vectors", async (t) => {
   assert.deepEqual(again, one);
   assert.notDeepEqual(other, one);
   await assert.rejects(embedder.embed("the ".repeat(5000)));
-  const sees = await Embedder.load(await bundle("embedding/clip"));
+  const sees = await Embedder.load(await bundle("embedding/clip_pictures"));
   const picture = await sees.embedImage(join(golden, "pictures/files/rgb.png"));
   assert.equal(picture.length, (await sees.embed("a picture")).length);
   await assert.rejects(sees.embedImage(join(golden, "README.md")));
