@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { bundle, folder, golden, rising } from "./support.mjs";
+import { bundle, detector, chatBundle, folder, golden, rising } from "./support.mjs";
 
 const run = promisify(execFile);
 const examples = join(dirname(fileURLToPath(import.meta.url)), "..", "examples");
@@ -49,7 +49,7 @@ async function target() {
   return { server, address: `http://127.0.0.1:${server.address().port}/v1#m` };
 }
 
-const chat = await bundle("models/qwen2_tied");
+const chat = await chatBundle();
 const { server, address } = await target();
 const table = [
   ["01-install", [chat], /ABI 1\n.*tokens of context/],
@@ -59,7 +59,7 @@ const table = [
   ["05-tools", [chat], /calls weather .*\ncalls weather .*\ntool_calls/],
   ["06-structured", [chat], /^(Ada|Bob) \d+\n\1 \(\d+\)/],
   ["07-picture-or-sound", [await bundle("seeing/smolvlm"), join(golden, "pictures/files/rgb.png")], /./],
-  ["08-transcribe", [await bundle("speech/whisper"), wave(), await bundle("speech/silero_vad")], /segments, en\n(certain.*\n){3}the end/],
+  ["08-transcribe", [await bundle("speech/whisper"), wave(), await detector()], /segments, en\n(certain.*\n){3}the end/],
   ["09-embed-and-search", [await bundle("embedding/bert")], /^-?\d\.\d{3} .*\n-?\d\.\d{3} .*\n$/],
   ["10-offline-and-lifecycle", [chat], /can be used\nthe same answer\nhandle/],
   ["11-hybrid", [chat, address, "y"], /May text go to 127[^]*from afar\ncloud/],

@@ -5,10 +5,10 @@ import { pathToFileURL } from "node:url";
 import test from "node:test";
 import { z } from "zod";
 import { Cactus, checkBundle, memoryPressure, Model, prepare, setLog, tool } from "../dist/node.mjs";
-import { bundle, chat, folder, golden, kind, long } from "./support.mjs";
+import { bundle, chat, chatBundle, chatSource, folder, kind, long } from "./support.mjs";
 
 test("a model loads from a path or an address, and says what it is", async (t) => {
-  const path = await bundle("models/qwen2_tied");
+  const path = await chatBundle();
   const model = await Model.load(pathToFileURL(path), { context_tokens: 256, threads: 1 });
   t.after(() => model.close());
   const info = await model.info();
@@ -26,7 +26,7 @@ test("a model loads from a path or an address, and says what it is", async (t) =
 });
 
 test("progress is told, stops where it gives false or is aborted, and passes on what it throws", async (t) => {
-  const source = `${golden}/models/qwen2_tied`;
+  const source = chatSource;
   const steps = [];
   const path = await prepare(source, { cache: folder(), offline: true, onProgress: (step) => void steps.push(step) });
   assert.ok(path.length > 0 && steps.some((step) => step.stage === "converting"), JSON.stringify(steps));
@@ -89,10 +89,10 @@ test("a conversation remembers, one request at a time", async (t) => {
   await assert.rejects(model.session({ options: { max_tokens: "many" } }), kind("argument"));
 });
 
-// Small, as the context of the tiny model is.
 const weather = (calls) =>
   tool({
-    name: "sky",
+    name: "weather",
+    description: "Weather of a city",
     parameters: { type: "object", properties: { city: { enum: ["Paris", "Rome"] } }, required: ["city"], additionalProperties: false },
     run(args) {
       calls.push(args);
@@ -100,15 +100,15 @@ const weather = (calls) =>
     },
   });
 
-const asked = { messages: [{ role: "user", content: "Hi" }], tool_choice: "required", parallel_tool_calls: false, options: { max_tokens: 60, temperature: 0, seed: 7 } };
+const asked = { messages: [{ role: "user", content: "What is the weather?" }], tool_choice: "required", parallel_tool_calls: false, options: { max_tokens: 120, temperature: 0, seed: 7 } };
 
 test("tools are called for at most so many rounds, by a model and by a conversation", async (t) => {
-  const model = await chat(t);
+  const model = await chat(t, { context_tokens: 2048 });
   const calls = [];
   const answer = await model.respondWithTools(asked, [weather(calls)], { rounds: 2 });
   assert.equal(calls.length, 2);
   assert.ok(["Paris", "Rome"].includes(calls[0].city));
-  assert.equal(answer.toolCalls[0].function.name, "sky");
+  assert.equal(answer.toolCalls[0].function.name, "weather");
   assert.equal(answer.finishReason, "tool_calls");
   const none = await model.respondWithTools({ ...asked, tool_choice: "none", options: { max_tokens: 5 } }, [weather(calls)]);
   assert.deepEqual(none.toolCalls, []);

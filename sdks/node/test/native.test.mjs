@@ -10,7 +10,7 @@ import test from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import * as api from "../dist/node.mjs";
-import { bundle, folder } from "./support.mjs";
+import { chatBundle, folder } from "./support.mjs";
 
 const require = createRequire(import.meta.url);
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -48,7 +48,7 @@ test("arguments of another type and numbers that are no handle are refused", asy
 
 test("events come together, and a request that is closed meanwhile says so", async () => {
   const raw = native();
-  const model = await raw.modelLoad(await bundle("models/qwen2_tied"), '{"context_tokens": 256, "threads": 1}', null);
+  const model = await raw.modelLoad(await chatBundle(), '{"context_tokens": 256, "threads": 1}', null);
   const request = await raw.requestStart(model, JSON.stringify({ prompt: "x", options: { max_tokens: 20, ignore_eos: true } }));
   await raw.requestWait(request);
   const events = JSON.parse(await raw.requestNext(request, -1));

@@ -27,7 +27,7 @@ test("a stream has one last event, and its texts are the answer", async (t) => {
 
 test("cancel ends a stream within a token, however often and whenever it is called", async (t) => {
   const model = await chat(t);
-  const stream = model.stream(long(400), { join: false });
+  const stream = model.stream(long(3000), { join: false });
   const events = [];
   for await (const event of stream) {
     events.push(event);
@@ -36,7 +36,7 @@ test("cancel ends a stream within a token, however often and whenever it is call
   assertContract(events);
   assert.equal(events.at(-1).event, "cancelled");
   stream.cancel();
-  const early = model.stream(long(400));
+  const early = model.stream(long(3000));
   early.cancel();
   assert.equal((await eventsOf(early)).at(-1).event, "cancelled");
 });
@@ -44,7 +44,7 @@ test("cancel ends a stream within a token, however often and whenever it is call
 test("an aborted signal cancels: streams end as cancelled, promises are rejected with its reason", async (t) => {
   const model = await chat(t);
   const abort = new AbortController();
-  const stream = model.stream(long(480), { signal: abort.signal });
+  const stream = model.stream(long(3000), { signal: abort.signal });
   await stream.next();
   abort.abort();
   const events = await eventsOf(stream);
@@ -52,20 +52,20 @@ test("an aborted signal cancels: streams end as cancelled, promises are rejected
   await assert.rejects(model.respond(long(), { signal: AbortSignal.abort("why") }), (error) => error === "why");
   const later = new AbortController();
   setTimeout(() => later.abort(new Error("enough")), 3);
-  await assert.rejects(model.respond(long(490), { signal: later.signal }), /enough/);
+  await assert.rejects(model.respond(long(3000), { signal: later.signal }), /enough/);
   const heard = new AbortController();
-  await assert.rejects(model.respond(long(490), { signal: heard.signal, onToken: () => heard.abort() }), { name: "AbortError" });
+  await assert.rejects(model.respond(long(3000), { signal: heard.signal, onToken: () => heard.abort() }), { name: "AbortError" });
 });
 
 test("leaving a loop cancels, and nothing comes after it", async (t) => {
   const model = await chat(t);
-  const stream = model.stream(long(480), { join: false });
+  const stream = model.stream(long(3000), { join: false });
   let count = 0;
   for await (const _ of stream) if (++count === 2) break;
   assert.deepEqual(await stream.next(), { done: true, value: undefined });
   await assert.rejects(stream.answer(), kind("handle"));
   let pieces = 0;
-  for await (const piece of model.stream(long(480), { join: false }).text()) {
+  for await (const piece of model.stream(long(3000), { join: false }).text()) {
     assert.equal(typeof piece, "string");
     if (++pieces === 2) break;
   }
@@ -73,7 +73,7 @@ test("leaving a loop cancels, and nothing comes after it", async (t) => {
 
 test("close waits, may be called again, and a closed stream gives the error handle", async (t) => {
   const model = await chat(t);
-  const stream = model.stream(long(480), { join: false });
+  const stream = model.stream(long(3000), { join: false });
   await stream.next();
   const waiting = async () => {
     for (;;) if ((await stream.next()).done) return "done";
@@ -86,14 +86,14 @@ test("close waits, may be called again, and a closed stream gives the error hand
   stream.cancel();
   await assert.rejects(stream.consent(true), kind("handle"));
   // One that has not begun.
-  const early = model.stream(long(480));
+  const early = model.stream(long(3000));
   await early.close();
   await assert.rejects(early.next(), kind("handle"));
   // As `await using` and `using` do.
-  const left = model.stream(long(480));
+  const left = model.stream(long(3000));
   await left[Symbol.asyncDispose]();
   await assert.rejects(left.next(), kind("handle"));
-  model.stream(long(480))[Symbol.dispose]();
+  model.stream(long(3000))[Symbol.dispose]();
 });
 
 test("a request that is refused says so where it is asked for, and is no unhandled rejection", async (t) => {
@@ -110,7 +110,7 @@ test("a request that is refused says so where it is asked for, and is no unhandl
 
 test("closing a model ends its streams as cancelled", async (t) => {
   const model = await chat(t);
-  const stream = model.stream(long(480), { join: false });
+  const stream = model.stream(long(3000), { join: false });
   await stream.next();
   await model.close();
   const events = await eventsOf(stream);

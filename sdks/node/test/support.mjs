@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
@@ -29,9 +29,26 @@ export function bundle(name) {
   return bundles.get(name);
 }
 
+/** A golden model that chats, with a context that calls of tools fit into, and its bundle. */
+export const chatSource = roomy();
+export const chatBundle = () => {
+  if (!bundles.has("chat")) bundles.set("chat", prepare(chatSource, { cache, offline: true }));
+  return bundles.get("chat");
+};
+
+function roomy() {
+  const path = join(cache, "qwen2_roomy");
+  if (!existsSync(path)) {
+    cpSync(join(golden, "models/qwen2_tied"), path, { recursive: true });
+    const config = join(path, "config.json");
+    writeFileSync(config, readFileSync(config, "utf8").replace(/("max_position_embeddings": )\d+/, "$14096"));
+  }
+  return path;
+}
+
 /** A model that chats, with `options`. It is closed at the end of the test `t`. */
 export async function chat(t, options = {}) {
-  const model = await Model.load(await bundle("models/qwen2_tied"), { context_tokens: 512, threads: 1, queue: 4096, ...options });
+  const model = await Model.load(await chatBundle(), { context_tokens: 4096, threads: 1, queue: 4096, ...options });
   t.after(() => model.close());
   return model;
 }

@@ -5,7 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { Documents, Embedder, Index } from "../dist/node.mjs";
-import { bundle, folder, golden, kind } from "./support.mjs";
+import { bundle, chatBundle, folder, golden, kind } from "./support.mjs";
 
 test("texts and pictures become vectors", async (t) => {
   const embedder = await Embedder.load(await bundle("embedding/bert"));
@@ -59,7 +59,7 @@ test("a model answers from a folder of documents", async (t) => {
   writeFileSync(join(documents, "river.md"), "# Rivers\n\nThe river is quick.\n");
   writeFileSync(join(documents, "bread.md"), "# Bread\n\nBread is made of flour.\n");
   process.env.CACTUS_EMBEDDER = await bundle("embedding/bert");
-  const model = await Documents.open(await bundle("models/qwen2_tied"), documents);
+  const model = await Documents.open(await chatBundle(), documents);
   t.after(() => model.close());
   const chunks = await model.query("the river", 2);
   assert.ok(chunks.length > 0 && chunks.every((chunk) => chunk.content && chunk.source), JSON.stringify(chunks));
