@@ -2,7 +2,7 @@
 //
 //   node scripts/build.mjs [addon|js]
 //
-// CXX and CXXFLAGS say how the addon is compiled. CACTUS_INCLUDE is the folder of cactus.h; that of the repository without it.
+// CXX and CXXFLAGS say how the addon is compiled, CACTUS_ADDON where it goes. CACTUS_INCLUDE is the folder of cactus.h; that of the repository without it.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
@@ -30,7 +30,7 @@ function headers() {
 function addon() {
   const native = join(root, "native");
   const sources = readdirSync(native).filter((file) => file.endsWith(".cpp")).map((file) => join(native, file));
-  const out = join(root, "build", "cactus.node");
+  const out = process.env.CACTUS_ADDON ?? join(root, "build", "cactus.node");
   const include = process.env.CACTUS_INCLUDE ?? join(root, "..", "..", "crates", "ffi", "include");
   const all = [...readdirSync(native).map((file) => join(native, file)), join(include, "cactus.h")];
   if (existsSync(out) && wanted.length === 0 && all.every((file) => statSync(file).mtimeMs < statSync(out).mtimeMs)) return;

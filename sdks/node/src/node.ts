@@ -1,7 +1,7 @@
 // Node, Bun and Deno: finds the addon and the library when the first function is called.
 
 import { existsSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { CactusError, understood } from "./errors.ts";
 import { type Native, provide } from "./native.ts";
 
@@ -35,8 +35,10 @@ function platform(): string {
   return `${process.platform}-${process.arch}-${isMusl ? "musl" : "gnu"}`;
 }
 
-/** The addon, and the folder that it lies in. */
+/** The addon, and the folder that it lies in. `CACTUS_ADDON` names another. */
 function findAddon(): { path: string; folder: string } {
+  const named = process.env["CACTUS_ADDON"];
+  if (named !== undefined && named !== "") return { path: named, folder: dirname(named) };
   const tried: string[] = [];
   // Where it is built, in the repository.
   const folders = [join(__dirname, "..", "build")];
