@@ -39,7 +39,7 @@ esbuild=$(unpacked @esbuild/linux-x64 0.28.1)/bin/esbuild
 mkdir -p "$out"
 core=$here/../node/native
 include=${CACTUS_INCLUDE:-$here/../../crates/ffi/include}
-flags=(-std=c++20 -O1 -g -pthread -fPIC -I"$here/cpp" -I"$core" -I"$include" -I"$native" -I"$native/jsi" -I"$native/callinvoker" -I"$jsc")
+flags=(-std=c++20 -O1 -pthread -fPIC -I"$here/cpp" -I"$core" -I"$include" -I"$native" -I"$native/jsi" -I"$native/callinvoker" -I"$jsc")
 read -ra extra <<< "${CXXFLAGS:-}"
 read -ra webkit <<< "$(pkg-config --cflags javascriptcoregtk-4.1)"
 read -ra libraries <<< "$(pkg-config --libs javascriptcoregtk-4.1)"
