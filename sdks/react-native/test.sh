@@ -17,12 +17,9 @@ command -v node > /dev/null || { echo "SKIPPED: there is no node"; exit 77; }
 echo "== config plugin"
 node --test test/plugin.test.mjs
 
-echo "== packages"
-node scripts/pack.mjs
-
 echo "== JSI"
 code=0
-bash test/build.sh "$here/test/bundle.js" "$here/test/contract.js" "$here/test/reload.js" || code=$?
+bash test/build.sh "$here/test/bundle.js" "$here/test/contract.js" "$here/test/reload.js" "$here/test/examples.js" || code=$?
 [ "$code" -eq 0 ] || exit "$code"
 build=${CACTUS_JSI_BUILD:-$here/build}
 cache=$(mktemp -d)
@@ -30,5 +27,8 @@ trap 'rm -rf "$cache"' EXIT
 export CACTUS_CACHE=$cache/user CACTUS_STATE=$cache/state
 bundle=$("$build/host" "$CACTUS_LIB_PATH" "$build/bundle.js" "$here/../../golden/models/qwen2_tied" "$cache/models")
 "$build/host" "$CACTUS_LIB_PATH" "$build/contract.js" "$bundle" "${CACTUS_SOAK:-100}"
+"$build/host" "$CACTUS_LIB_PATH" "$build/examples.js" "$here/../../golden" "$cache"
 "$build/host" "$CACTUS_LIB_PATH" "$build/reload.js" "$bundle" --reload 40 20
+echo "== packages"
+node scripts/pack.mjs
 echo "SKIPPED: builds for Android and iOS, which need Gradle and Xcode"

@@ -49,7 +49,7 @@ compile() {
     local source=$1 object
     object=$out/$(basename "$1" .cpp).o
     shift
-    if [ ! -e "$object" ] || [ -n "$(find "$source" "$here/cpp" "$core" "$include" -newer "$object" -print -quit)" ]; then
+    if [ ! -e "$object" ] || [ -n "$(find "$source" "$here/cpp" "$core" "$include" -type f -not -path "$here/cpp/core/*" -newer "$object" -print -quit)" ]; then
         "${CXX:-c++}" "${flags[@]}" "${extra[@]}" "${webkit[@]}" "$@" -c "$source" -o "$object"
     fi
     objects+=("$object")
@@ -70,7 +70,7 @@ rm "$here/src/api/node.ts"
 for script in "$@"; do
     name=$(basename "$script" .js)
     "$esbuild" "$script" --bundle --format=iife --target=es2022 --log-level=warning \
-        --alias:react-native="$here/test/shims/react-native.js" --outfile="$out/$name.js"
+        --alias:react-native="$here/test/shims/react-native.js" --alias:cactus-engine-react-native="$here/src/index.ts" --outfile="$out/$name.js"
     # What Hermes would not take, React Native could not run.
     "$hermes" -emit-binary -out "$out/$name.hbc" "$out/$name.js" 2> "$out/$name.hermes.log" || { cat "$out/$name.hermes.log"; exit 1; }
 done
