@@ -28,7 +28,7 @@ export CACTUS_TEST_CACHE=$cache/models CACTUS_CACHE=$cache/user CACTUS_STATE=$ca
 export CACTUS_TOOLS=${CACTUS_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/cactus/sdk-tools}
 
 echo "== unit tests (node $(node --version))"
-node --test test/*.test.mjs
+node --test --test-reporter=spec test/*.test.mjs
 
 # Other hosts run the examples, and the contract of streams.
 hosts=(node)
@@ -62,6 +62,10 @@ for host in "${hosts[@]}"; do
     esac
     echo "== examples (${run[*]} $("${run[0]}" --version | head -1))"
     "${run[@]}" test/examples.mjs "${run[@]}"
+    case $host in
+        bun) "$bun" test ./test/stream.test.mjs ./test/model.test.mjs ;;
+        deno) "$deno" test --allow-all --quiet test/stream.test.mjs test/model.test.mjs ;;
+    esac
 done
 
 echo "== packages"

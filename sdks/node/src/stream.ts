@@ -3,7 +3,7 @@
 // Events are fetched when somebody asks for the next one, all that are there at once, so a slow reader is not flooded, and a person
 // who is asked for consent is not passed over. Iterators are made by hand: bare Hermes knows no asynchronous generators.
 
-import { CactusError, calling } from "./errors.ts";
+import { CactusError, calling, understood } from "./errors.ts";
 import { ASYNC_DISPOSE, DISPOSE, type Held, keep, onAbort, type Signal, spare } from "./lifetime.ts";
 import { type Handle, native } from "./native.ts";
 import { type Answer, answerOf, type ConsentEvent, type EndEvent, type Event, type FailedEvent, isLast } from "./types.ts";
@@ -69,8 +69,9 @@ export class Stream implements AsyncIterableIterator<Event> {
   #isOver = false;
   #isClosed = false;
   #closing: Promise<void> | undefined;
-  /** The fetch under way: those who ask at the same time wait for each other. */
-  #turn: Promise<unknown> | undefined;
+  /** Those who ask at the same time wait for each other: how many they are, and the last of them. */
+  #asking = 0;
+  #turn: Promise<IteratorResult<Event, undefined>> | undefined;
 
   /** @internal */
   constructor(start: () => Promise<Handle>, options: StreamOptions = {}) {
@@ -98,53 +99,63 @@ export class Stream implements AsyncIterableIterator<Event> {
 
   /** The next event. */
   next(): Promise<IteratorResult<Event, undefined>> {
-    if (this.#turn === undefined) {
+    if (this.#asking === 0) {
       if (this.#next < this.#events.length) return Promise.resolve(this.#take());
       if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
     }
-    const before = this.#turn;
-    const turn = before === undefined ? this.#fetch() : before.then(() => this.#fetch());
-    const quiet = turn.then(
-      () => {},
-      () => {},
-    );
-    this.#turn = quiet;
-    void quiet.then(() => {
-      if (this.#turn === quiet) this.#turn = undefined;
-    });
-    return turn;
+    const fetch = () => this.#fetch();
+    // An event is a few promises, and no more: there may be hundreds in a second.
+    this.#turn = this.#asking++ === 0 ? fetch() : this.#turn!.then(fetch, fetch);
+    return this.#turn;
   }
 
   async #fetch(): Promise<IteratorResult<Event, undefined>> {
-    for (;;) {
-      if (this.#next < this.#events.length) return this.#take();
-      if (this.#isOver) return { done: true, value: undefined };
-      if (this.#isClosed) throw new CactusError("handle", "the stream was closed");
-      await this.#starting;
-      // It may have been closed while it began.
-      if (this.#isClosed) continue;
-      const text = await calling(() => native().requestNext(this.#handle(), -1));
-      // Whoever closed or left it wants to hear nothing more.
-      if (this.#isClosed || this.#isOver) continue;
-      const events = JSON.parse(text) as Event[];
-      this.#events = this.#options.join === false ? events : joined(events);
-      this.#next = 0;
-      const last = events[events.length - 1];
-      if (last === undefined) {
-        throw new CactusError("internal", "a stream ended without a last event");
-      } else if (isLast(last)) {
-        this.#last = last;
-        this.#quit();
-        void this.#release();
-      } else if (last.event === "consent" && this.#options.onConsent !== undefined) {
-        let yes = false;
-        try {
-          yes = (await this.#options.onConsent(last)) === true;
-        } finally {
-          // Where it was cancelled meanwhile, nothing is asked any more.
-          await this.consent(yes).catch(() => {});
+    try {
+      for (;;) {
+        if (this.#next < this.#events.length) return this.#take();
+        if (this.#isOver) return { done: true, value: undefined };
+        if (this.#isClosed) throw new CactusError("handle", "the stream was closed");
+        if (this.#control.held === undefined) {
+          await this.#starting;
+          // It may have been closed while it began.
+          if (this.#isClosed) continue;
         }
+        const text = await native().requestNext(this.#handle(), -1);
+        // Whoever closed or left it wants to hear nothing more.
+        if (this.#isClosed || this.#isOver) continue;
+        const asking = this.#took(JSON.parse(text) as Event[]);
+        if (asking !== undefined) await asking;
       }
+    } catch (thrown) {
+      throw understood(thrown);
+    } finally {
+      if (--this.#asking === 0) this.#turn = undefined;
+    }
+  }
+
+  /** Keeps what was fetched. Gives a promise where a person is asked. */
+  #took(events: Event[]): Promise<void> | undefined {
+    const last = events[events.length - 1];
+    if (last === undefined) throw new CactusError("internal", "a stream ended without a last event");
+    this.#events = this.#options.join === false || events.length === 1 ? events : joined(events);
+    this.#next = 0;
+    if (isLast(last)) {
+      this.#last = last;
+      this.#quit();
+      void this.#release();
+    } else if (last.event === "consent" && this.#options.onConsent !== undefined) {
+      return this.#ask(last, this.#options.onConsent);
+    }
+    return undefined;
+  }
+
+  async #ask(question: ConsentEvent, ask: (question: ConsentEvent) => boolean | Promise<boolean>): Promise<void> {
+    let yes = false;
+    try {
+      yes = (await ask(question)) === true;
+    } finally {
+      // Where it was cancelled meanwhile, nothing is asked any more.
+      await this.consent(yes).catch(() => {});
     }
   }
 

@@ -52,7 +52,7 @@ async function target() {
 const chat = await chatBundle();
 const { server, address } = await target();
 const table = [
-  ["01-install", [chat], /ABI 1\n.*tokens of context/],
+  ["01-install", [chat], /ABI 1\n[^]*tokens of context/],
   ["02-chat", [chat], /tokens, \w+\n[^]*5 messages/],
   ["03-stream", [chat], /\d+ tokens\n/],
   ["04-cancel", [chat], /cancelled after \d+ tokens\nleft\nAbortError\nclosed/],
