@@ -19,8 +19,11 @@ use std::fs;
 /// A generated file: its path from the root of the repository, and its text.
 pub(crate) type Generated = (String, String);
 
-/// Each language, and what makes its files.
-const LAYERS: &[(&str, fn(&Abi) -> Vec<Generated>)] = &[("node", node::files), ("swift", swift::files)];
+/// A language, and what makes its files.
+type Layer = (&'static str, fn(&Abi) -> Vec<Generated>);
+
+/// Each language.
+const LAYERS: &[Layer] = &[("node", node::files), ("swift", swift::files)];
 
 /// Functions of the public engine that SDKs call, beside all of our own.
 const PUBLIC: &[&str] = &[

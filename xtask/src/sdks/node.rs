@@ -216,7 +216,9 @@ fn block(text: &str, indent: &str) -> String {
 
 /// `CACTUS_CODE_NOT_FOUND` is `not_found`.
 fn spelled(value: &str) -> String {
-    let name = value.trim_start_matches("CACTUS_CODE_").trim_start_matches("CACTUS_EVENT_KIND_");
+    let name = value
+        .trim_start_matches("CACTUS_CODE_")
+        .trim_start_matches("CACTUS_EVENT_KIND_");
     name.to_lowercase()
 }
 
@@ -372,7 +374,11 @@ fn symbols(abi: &Abi) -> String {
     text += "};\n\n/// Calls `f(name, place)` for the place of each pointer.\ntemplate <typename F>\n\
              void for_each_symbol(Symbols &symbols, F f) {\n";
     for function in abi.functions() {
-        let _ = writeln!(text, "    f(\"{0}\", reinterpret_cast<void **>(&symbols.{0}));", function.name);
+        let _ = writeln!(
+            text,
+            "    f(\"{0}\", reinterpret_cast<void **>(&symbols.{0}));",
+            function.name
+        );
     }
     text += "}\n\n#ifdef CACTUS_LINKED\n/// The functions of the library that is linked into the program.\n\
              inline void link_symbols(Symbols &symbols) {\n";
@@ -512,9 +518,17 @@ fn thunk(function: &Function) -> String {
             Shape::GivesBuffer | Shape::GivesFloats => {
                 argument -= 1;
                 is_buffered = true;
-                let kind = if shape == Shape::GivesBuffer { "TextBuffer" } else { "FloatBuffer" };
+                let kind = if shape == Shape::GivesBuffer {
+                    "TextBuffer"
+                } else {
+                    "FloatBuffer"
+                };
                 let _ = writeln!(before, "    {kind} given(call);");
-                let dim = if shape == Shape::GivesBuffer { "" } else { ", given.dim()" };
+                let dim = if shape == Shape::GivesBuffer {
+                    ""
+                } else {
+                    ", given.dim()"
+                };
                 passed.push(format!("given.place(), given.bytes(){dim}"));
             }
         }
@@ -525,7 +539,9 @@ fn thunk(function: &Function) -> String {
             format!("    do {{\n        given.tried({called});\n    }} while (given.again());\n")
         }
         // A bundle that cannot be used gives a code, and a report all the same.
-        "int" if c == "cactus_check_bundle" => format!("    const int code = {called};\n    if (given == nullptr && !call.check(code)) return;\n{after}"),
+        "int" if c == "cactus_check_bundle" => {
+            format!("    const int code = {called};\n    if (given == nullptr && !call.check(code)) return;\n{after}")
+        }
         "int" if after.is_empty() => format!("    call.check({called});\n"),
         "int" => format!("    if (!call.check({called})) return;\n{after}"),
         "void *" => format!(
@@ -537,7 +553,11 @@ fn thunk(function: &Function) -> String {
         "void" => format!("    {called};\n"),
         other => panic!("{c}: a result of the type `{other}` is not known"),
     };
-    let unused = if argument == 0 && !body.contains("call.") { "    (void)call;\n" } else { "" };
+    let unused = if argument == 0 && !body.contains("call.") {
+        "    (void)call;\n"
+    } else {
+        ""
+    };
     let checked = if before.contains("Texts ") || before.contains("Rows ") {
         "    if (call.has_failed()) return;\n"
     } else {
@@ -610,7 +630,8 @@ mod tests {
     fn every_function_that_gives_a_handle_has_one_that_closes_it() {
         let abi = abi();
         for function in used(&abi).filter(|f| by_hand(f).is_none()) {
-            let gives = shapes(function).iter().any(|s| matches!(s, Shape::GivesHandle(_))) || function.returns == "void *";
+            let gives =
+                shapes(function).iter().any(|s| matches!(s, Shape::GivesHandle(_))) || function.returns == "void *";
             assert_eq!(gives, closer(function).is_some(), "{}", function.name);
         }
         let known = |name: &str| abi.functions().any(|f| f.name == name);
