@@ -31,7 +31,9 @@ function libraryName(): string {
 function platform(): string {
   if (process.platform !== "linux") return `${process.platform}-${process.arch}`;
   const report = process.report?.getReport?.() as { header?: { glibcVersionRuntime?: string } } | undefined;
-  const isMusl = report?.header !== undefined && report.header.glibcVersionRuntime === undefined && existsSync("/lib/ld-musl-x86_64.so.1");
+  // Some hosts make no report, and some systems have both.
+  const loader = `/lib/ld-musl-${process.arch === "arm64" ? "aarch64" : "x86_64"}.so.1`;
+  const isMusl = report?.header?.glibcVersionRuntime === undefined && existsSync(loader);
   return `${process.platform}-${process.arch}-${isMusl ? "musl" : "gnu"}`;
 }
 
