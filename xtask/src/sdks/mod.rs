@@ -7,6 +7,7 @@
 //! `sdks/README.md` says what all SDKs have in common.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
+mod kotlin;
 mod node;
 pub(crate) mod suites;
 mod swift;
@@ -23,7 +24,11 @@ pub(crate) type Generated = (String, String);
 type Layer = (&'static str, fn(&Abi) -> Vec<Generated>);
 
 /// Each language.
-const LAYERS: &[Layer] = &[("node", node::files), ("swift", swift::files)];
+const LAYERS: &[Layer] = &[
+    ("kotlin", kotlin::files),
+    ("node", node::files),
+    ("swift", swift::files),
+];
 
 /// Functions of the public engine that SDKs call, beside all of our own.
 const PUBLIC: &[&str] = &[
