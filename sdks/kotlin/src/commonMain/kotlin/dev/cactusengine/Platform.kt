@@ -1,0 +1,75 @@
+package dev.cactusengine
+
+import kotlinx.coroutines.CancellationException
+import kotlinx.coroutines.CompletableDeferred
+import kotlinx.coroutines.NonCancellable
+import kotlinx.coroutines.withContext
+
+/** What this SDK needs of the system that it runs on. */
+internal interface Platform {
+    /** The C library, opened. */
+    val library: Library
+
+    /** Runs [block] on a thread of this SDK, which may block. */
+    fun execute(block: () -> Unit)
+
+    /** Owns a handle of the library: closes it once, and when [owner] is forgotten. */
+    fun own(owner: Any, what: String, number: Long, close: (Long) -> Unit): Owned
+
+    /** Keeps [owner] from being forgotten up to here. */
+    fun keep(owner: Any)
+}
+
+/** See [Platform.own]. */
+internal interface Owned {
+    /** The handle. The library knows when it was closed. */
+    val number: Long
+    val isClosed: Boolean
+
+    /** Waits, also for another thread that closes. */
+    fun close()
+}
+
+internal expect val platform: Platform
+
+internal val library: Library get() = platform.library
+
+/**
+ * Runs [block] on a thread of this SDK and waits without blocking. A caller that is cancelled has [stop] called, and waits until [block]
+ * has returned; what it made is then given to [discard].
+ */
+internal suspend fun <T> away(stop: () -> Unit = {}, discard: (T) -> Unit = {}, block: () -> T): T {
+    val done = CompletableDeferred<Result<T>>()
+    platform.execute { done.complete(runCatching(block)) }
+    try {
+        return done.await().getOrThrow()
+    } catch (e: CancellationException) {
+        stop()
+        withContext(NonCancellable) { done.await() }.onSuccess(discard)
+        throw e
+    }
+}
+
+/** What holds a handle of the library. [close] may be called at any time, from any thread, any number of times. */
+public abstract class Closeable internal constructor(what: String, number: Long, close: (Long) -> Unit) : AutoCloseable {
+    private val owned: Owned = platform.own(this, what, number, close)
+
+    /** Whether it was closed. */
+    public val isClosed: Boolean get() = owned.isClosed
+
+    /** Cancels what is under way, waits for it, and frees it. On a thread that draws, call [closeAndWait] from a coroutine. */
+    override fun close(): Unit = owned.close()
+
+    /** As [close], without blocking this thread. */
+    public suspend fun closeAndWait(): Unit = away { close() }
+
+    /** Calls [block] with the handle. */
+    internal inline fun <T> with(block: (Long) -> T): T = try {
+        block(owned.number)
+    } finally {
+        platform.keep(this)
+    }
+}
+
+/** Refuses a text that C would cut. */
+internal fun String.noZero(): String = if (indexOf('\u0000') < 0) this else throw refused("a text has a zero byte")

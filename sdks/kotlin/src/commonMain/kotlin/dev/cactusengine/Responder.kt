@@ -1,0 +1,69 @@
+package dev.cactusengine
+
+import kotlinx.coroutines.flow.Flow
+import kotlinx.coroutines.flow.flow
+import kotlinx.coroutines.runBlocking
+
+/** What answers: a [Model], which forgets, or a [Session], which remembers. An application can put one of its own into its tests. */
+public interface Responder {
+    /** Begins a request. It has to be closed. */
+    public suspend fun start(request: Request): ActiveRequest
+
+    /** As [start], on this thread. */
+    public fun startBlocking(request: Request): ActiveRequest
+
+    /** Answers a request. A coroutine that is cancelled stops it and waits until it has ended. */
+    public suspend fun respond(request: Request): Answer = closing({ start(request) }) { it.answer() }
+
+    /** Answers a question. */
+    public suspend fun respond(text: String): Answer = respond(Request.of(text))
+
+    /** As [respond], on this thread. */
+    public fun respondBlocking(request: Request): Answer = startBlocking(request).use { it.answerBlocking() }
+
+    /** As [respond], on this thread. */
+    public fun respondBlocking(text: String): Answer = respondBlocking(Request.of(text))
+
+    /**
+     * The events of an answer. Each collector asks anew. It ends after exactly one of [Event.Done], [Event.Cancelled] and
+     * [Event.Failed]; a request that cannot begin throws. Leaving it early, or cancelling the coroutine, stops the answer within a token
+     * and waits for that.
+     */
+    public fun stream(request: Request): Flow<Event> = flow {
+        closing({ start(request) }) { active ->
+            while (true) emit(active.next() ?: break)
+        }
+    }
+
+    /** The events of the answer to a question. */
+    public fun stream(text: String): Flow<Event> = stream(Request.of(text))
+
+    /** Answers with a value of [shape]: the model cannot write anything else. */
+    public suspend fun <T> respond(request: Request, shape: Shape<T>): T {
+        val answer = respond(request.change { schema(shape.schema) })
+        if (answer.finishReason == "length") {
+            throw CactusException(CactusCode.CONTEXT_FULL, "context_full", "the value is not whole: give it more than ${answer.usage.completionTokens} tokens")
+        }
+        return shape.parse(answer.text)
+    }
+
+    /** As [respond], on this thread. */
+    public fun <T> respondBlocking(request: Request, shape: Shape<T>): T = runBlocking { respond(request, shape) }
+
+    /**
+     * Answers, and calls [tools] where the model wants them, at most [most] rounds. [confirm] is asked before each call; a call that is
+     * not allowed is told to the model. An answer with [Answer.toolCalls] means that the rounds were used up.
+     */
+    public suspend fun respondWithTools(request: Request, tools: List<Tool>, most: Int = 8, confirm: ConfirmCall? = null): Answer
+
+    /** As [respondWithTools], on this thread. */
+    public fun respondWithToolsBlocking(request: Request, tools: List<Tool>, most: Int, confirm: ConfirmCall?): Answer =
+        runBlocking { respondWithTools(request, tools, most, confirm) }
+}
+
+/** The request with the tools that it does not have yet. */
+internal fun Request.with(tools: List<Tool>): Request {
+    val there = json["tools"].items
+    val names = there.mapNotNull { it["function"]["name"].text }
+    return change().field("tools", there + tools.filter { it.name !in names }.map { it.definition() }).build()
+}
