@@ -130,9 +130,10 @@ static bool texts_in(JNIEnv *env, jobjectArray array, size_t count, char ***text
 
 static bool room_in(JNIEnv *env, jobject buffer, size_t bytes, void **room) {
     if (buffer == NULL) return bytes == 0 ? true : refused(env, "cactus: no buffer, but its size");
+    const jlong capacity = (*env)->GetDirectBufferCapacity(env, buffer);
+    if (capacity < 0) return refused(env, "cactus: a buffer that is not direct");
+    if ((size_t)capacity < bytes) return refused(env, "cactus: a buffer smaller than its size");
     *room = (*env)->GetDirectBufferAddress(env, buffer);
-    if (*room == NULL) return refused(env, "cactus: a buffer that is not direct");
-    if ((size_t)(*env)->GetDirectBufferCapacity(env, buffer) < bytes) return refused(env, "cactus: a buffer smaller than its size");
     return true;
 }
 

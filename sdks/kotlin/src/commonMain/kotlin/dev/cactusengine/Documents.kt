@@ -32,6 +32,6 @@ public class Documents internal constructor(number: Long) : Closeable("the docum
 
         /** As [open], on this thread. */
         @JvmStatic
-        public fun openBlocking(bundle: String, folder: String): Documents = Documents(library.init(bundle, folder))
+        public fun openBlocking(bundle: String, folder: String): Documents = Documents(library.documentsOpen(bundle, folder))
     }
 }

@@ -32,6 +32,6 @@ public class Embedder internal constructor(number: Long) : Closeable("the embedd
 
         /** As [load], on this thread. */
         @JvmStatic
-        public fun loadBlocking(bundle: String): Embedder = Embedder(library.init(bundle, null))
+        public fun loadBlocking(bundle: String): Embedder = Embedder(library.embedderLoad(bundle))
     }
 }

@@ -39,8 +39,11 @@ internal interface Library {
     fun requestConsent(request: Long, yes: Boolean)
     fun requestClose(request: Long)
 
-    /** A model for what follows. */
-    fun init(bundle: String, documents: String?): Long
+    fun embedderLoad(bundle: String): Long
+    fun transcriberLoad(bundle: String): Long
+    fun documentsOpen(bundle: String, folder: String): Long
+
+    /** Closes what these three have loaded. */
     fun destroy(model: Long)
     fun stop(model: Long)
     fun ragQuery(model: Long, text: String, count: Int): String

@@ -105,7 +105,7 @@ public class Transcriber internal constructor(number: Long) : Closeable("the tra
 
         /** As [load], on this thread. */
         @JvmStatic
-        public fun loadBlocking(bundle: String): Transcriber = Transcriber(library.init(bundle, null))
+        public fun loadBlocking(bundle: String): Transcriber = Transcriber(library.transcriberLoad(bundle))
     }
 }
 

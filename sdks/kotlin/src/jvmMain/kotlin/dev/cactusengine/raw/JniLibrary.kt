@@ -99,7 +99,22 @@ internal class JniLibrary private constructor() : Library {
 
     override fun requestClose(request: Long): Unit = check(Raw.requestClose(request))
 
-    override fun init(bundle: String, documents: String?): Long = opened(Raw.init(bundle.bytes(), documents?.bytes(), false))
+    override fun embedderLoad(bundle: String): Long =
+        opened(Raw.init(bundle.bytes(), null, false)).doing { Raw.embed(it, ByteArray(0), null, 0, null, false) }
+
+    override fun transcriberLoad(bundle: String): Long =
+        opened(Raw.init(bundle.bytes(), null, false)).doing { Raw.transcribe(it, null, null, null, 0, null, null, null, 0) }
+
+    override fun documentsOpen(bundle: String, folder: String): Long = opened(Raw.init(bundle.bytes(), folder.bytes(), false))
+
+    /** One function loads models of all kinds. Asked for nothing, the right kind says that an argument is wrong. */
+    private inline fun Long.doing(ask: (Long) -> Int): Long {
+        val code = ask(this)
+        val found = failure(code)
+        if (code >= 0 || found.code == CactusCode.ARGUMENT) return this
+        Raw.destroy(this)
+        throw found
+    }
 
     override fun destroy(model: Long): Unit = Raw.destroy(model)
 

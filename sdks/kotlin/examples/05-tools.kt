@@ -1,0 +1,29 @@
+@file:JvmName("Tools")
+
+package examples.tools
+
+import dev.cactusengine.Model
+import dev.cactusengine.Shape
+import dev.cactusengine.request
+import dev.cactusengine.tool
+import kotlinx.coroutines.runBlocking
+
+/** Lets the model call a function, and asks before each call. */
+fun main(args: Array<String>) = runBlocking {
+    val weather = tool("weather", "The weather of a city") {
+        val city = oneOf("city", "Paris", "Rome", description = "Name of the city")
+        val days = optional("days", Shape.integer(least = 1, most = 9), otherwise = 1)
+        runs { "Sunny in ${it[city]} for ${it[days]} days." }
+    }
+    Model.load(args[0]).use { model ->
+        val asked = request {
+            user("What is the weather in Paris?")
+            maxTokens = 120
+        }
+        val answer = model.respondWithTools(asked, listOf(weather), most = 3, confirm = { call ->
+            println("may it call $call? yes")
+            true
+        })
+        println(answer.text)
+    }
+}

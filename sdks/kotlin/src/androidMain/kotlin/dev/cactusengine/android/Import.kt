@@ -1,0 +1,125 @@
+package dev.cactusengine.android
+
+import android.content.Context
+import android.net.Uri
+import android.provider.DocumentsContract
+import dev.cactusengine.BundleReport
+import dev.cactusengine.Cactus
+import dev.cactusengine.CactusCode
+import dev.cactusengine.CactusException
+import dev.cactusengine.LoadOptions
+import dev.cactusengine.Model
+import dev.cactusengine.ProgressListener
+import java.io.File
+import java.io.IOException
+import java.io.InputStream
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.currentCoroutineContext
+import kotlinx.coroutines.ensureActive
+import kotlinx.coroutines.withContext
+
+/**
+ * Models from where a user keeps them. A `content://` address has no path, so what is chosen is copied into
+ * [CactusAndroid.modelsFolder] under a name of yours, and found there the next time. A copy gets its name when it is whole.
+ */
+public object ModelImport {
+    /** The folder of a bundle that was imported as [name], or `null`. */
+    @JvmStatic
+    public fun find(context: Context, name: String): File? = place(context, name).takeIf { it.exists() }
+
+    /** Copies the bundle in a folder that the user has chosen (`ACTION_OPEN_DOCUMENT_TREE`), and compares its checksums. */
+    public suspend fun bundle(context: Context, tree: Uri, name: String): File = made(context, name) { folder ->
+        folder.mkdirs()
+        val root = DocumentsContract.getTreeDocumentId(tree)
+        for ((file, document) in children(context, tree, root)) {
+            copy(opened(context, document), File(folder, file))
+        }
+        checked(folder)
+    }
+
+    /** Copies a bundle out of the assets of the application. */
+    public suspend fun asset(context: Context, folder: String, name: String): File = made(context, name) { into ->
+        into.mkdirs()
+        val files = context.assets.list(folder).orEmpty()
+        if (files.isEmpty()) throw IOException("$folder: there is no such folder in the assets")
+        for (file in files) copy(context.assets.open("$folder/$file"), File(into, file))
+        checked(into)
+    }
+
+    /** Copies a file that the user has chosen, as a GGUF file. */
+    public suspend fun file(context: Context, uri: Uri, name: String): File =
+        made(context, name) { copy(opened(context, uri), it) }
+
+    private fun place(context: Context, name: String): File {
+        if (name.isEmpty() || name.startsWith(".") || name.any { it == '/' || it == '\u0000' }) {
+            throw CactusException(CactusCode.ARGUMENT, "argument", "`name`: found `$name`, expected the name of a file")
+        }
+        return File(CactusAndroid.modelsFolder(context), name)
+    }
+
+    private suspend fun made(context: Context, name: String, make: suspend (File) -> Unit): File = withContext(Dispatchers.IO) {
+        val place = place(context, name)
+        if (place.exists()) return@withContext place
+        val part = File(place.parentFile, ".$name.part")
+        part.deleteRecursively()
+        try {
+            make(part)
+            if (!part.renameTo(place) && !place.exists()) throw IOException("$place cannot be written")
+        } finally {
+            part.deleteRecursively()
+        }
+        place
+    }
+
+    private suspend fun checked(folder: File) {
+        val report: BundleReport = Cactus.checkBundle(folder.path, verify = true)
+        report.error?.let { throw it }
+    }
+
+    private fun opened(context: Context, uri: Uri): InputStream =
+        context.contentResolver.openInputStream(uri) ?: throw IOException("$uri cannot be opened")
+
+    private suspend fun copy(from: InputStream, to: File) = from.use { input ->
+        to.outputStream().use { output ->
+            val buffer = ByteArray(1 shl 18)
+            while (true) {
+                currentCoroutineContext().ensureActive()
+                val count = input.read(buffer)
+                if (count < 0) break
+                output.write(buffer, 0, count)
+            }
+            output.fd.sync()
+        }
+    }
+
+    private fun children(context: Context, tree: Uri, parent: String): List<Pair<String, Uri>> {
+        val found = ArrayList<Pair<String, Uri>>()
+        val columns = arrayOf(
+            DocumentsContract.Document.COLUMN_DOCUMENT_ID, DocumentsContract.Document.COLUMN_DISPLAY_NAME, DocumentsContract.Document.COLUMN_MIME_TYPE,
+        )
+        val listed = DocumentsContract.buildChildDocumentsUriUsingTree(tree, parent)
+        context.contentResolver.query(listed, columns, null, null, null)?.use { cursor ->
+            while (cursor.moveToNext()) {
+                val (id, file, type) = List(3) { cursor.getString(it).orEmpty() }
+                if (type == DocumentsContract.Document.MIME_TYPE_DIR || '/' in file || file == "..") continue
+                found += file to DocumentsContract.buildDocumentUriUsingTree(tree, id)
+            }
+        }
+        if (found.isEmpty()) throw IOException("$tree: there are no files")
+        return found
+    }
+}
+
+/**
+ * Loads a GGUF file behind a `content://` address by its descriptor, without a copy of it. Where the provider's file cannot be opened
+ * again, which the system decides, import it with [ModelImport.file].
+ */
+public suspend fun Model.Companion.load(
+    context: Context,
+    gguf: Uri,
+    options: LoadOptions? = null,
+    onProgress: ProgressListener? = null,
+): Model = withContext(Dispatchers.IO) {
+    val file = context.contentResolver.openFileDescriptor(gguf, "r") ?: throw IOException("$gguf cannot be opened")
+    file.use { load("/proc/self/fd/${it.fd}", options, onProgress) }
+}

@@ -1,0 +1,9 @@
+package android.content;
+
+import android.content.res.Configuration;
+
+public interface ComponentCallbacks {
+    void onConfigurationChanged(Configuration newConfig);
+
+    void onLowMemory();
+}
