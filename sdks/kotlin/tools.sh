@@ -27,12 +27,12 @@ install_kotlin() {
 
 find_jdk() {
     local each
-    for each in "${JAVA_HOME:-}" /usr/lib/jvm/java-17-openjdk-* /usr/lib/jvm/*jdk*; do
-        if [ -x "$each/bin/javac" ]; then JDK="$each"; return; fi
+    for each in ${JAVA_HOME:+"$JAVA_HOME"} /usr/lib/jvm/java-17-openjdk-* /usr/lib/jvm/*jdk*; do
+        if [ -x "$each/bin/javac" ] && [ -f "$each/include/jni.h" ]; then JDK="$each"; return; fi
     done
     [ -z "${CACTUS_NO_INSTALL:-}" ] && apt-get install -y --no-install-recommends default-jdk-headless > /dev/null 2>&1 || skip "kotlin: there is no JDK"
     for each in /usr/lib/jvm/*; do
-        if [ -x "$each/bin/javac" ]; then JDK="$each"; return; fi
+        if [ -x "$each/bin/javac" ] && [ -f "$each/include/jni.h" ]; then JDK="$each"; return; fi
     done
     skip "kotlin: there is no JDK"
 }

@@ -12,7 +12,7 @@ import kotlinx.coroutines.runBlocking
 fun main(args: Array<String>) = runBlocking {
     val weather = tool("weather", "The weather of a city") {
         val city = oneOf("city", "Paris", "Rome", description = "Name of the city")
-        val days = optional("days", Shape.integer(least = 1, most = 9), otherwise = 1)
+        val days = withDefault("days", Shape.integer(least = 1, most = 9), otherwise = 1)
         runs { "Sunny in ${it[city]} for ${it[days]} days." }
     }
     Model.load(args[0]).use { model ->

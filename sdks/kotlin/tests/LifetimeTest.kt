@@ -98,7 +98,7 @@ class LifetimeTest {
             2 -> who.start(asked).use { active ->
                 repeat(random.nextInt(4)) { active.next() }
                 active.cancel()
-                while (active.next() != null) Unit
+                while (active.next() != null) { }
             }
             3 -> withContext(Dispatchers.IO) { who.startBlocking(asked).use { it.nextBlocking() } }
             else -> {
@@ -113,7 +113,7 @@ class LifetimeTest {
 
     private suspend fun async2(active: ActiveRequest) = kotlinx.coroutines.CoroutineScope(Dispatchers.Default).launch {
         try {
-            while (active.next() != null) Unit
+            while (active.next() != null) { }
         } catch (e: CactusException) {
             assertEquals("handle", e.kind)
         }

@@ -1,6 +1,7 @@
 package dev.cactusengine
 
 import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.asCoroutineDispatcher
 import kotlinx.coroutines.async
 import kotlinx.coroutines.cancelAndJoin
 import kotlinx.coroutines.delay
@@ -9,7 +10,6 @@ import kotlinx.coroutines.flow.first
 import kotlinx.coroutines.flow.take
 import kotlinx.coroutines.flow.toList
 import kotlinx.coroutines.launch
-import kotlinx.coroutines.newSingleThreadContext
 import kotlinx.coroutines.withContext
 import kotlinx.coroutines.yield
 import kotlin.test.Test
@@ -107,7 +107,7 @@ class ModelTest {
     fun a_request_that_is_closed_lets_go_who_waits_for_it() = inTime {
         chat().use { model ->
             val active = model.start(endless())
-            val waits = async(Dispatchers.Default) { runCatching { while (active.next() != null) Unit }.exceptionOrNull() }
+            val waits = async(Dispatchers.Default) { runCatching { while (active.next() != null) { } }.exceptionOrNull() }
             delay(30)
             active.closeAndWait()
             val error = waits.await()
@@ -146,7 +146,7 @@ class ModelTest {
     @Test
     fun nothing_runs_on_the_thread_that_asks() = inTime {
         // One thread, as the one that draws: it goes on while the model answers.
-        newSingleThreadContext("draws").use { draws ->
+        java.util.concurrent.Executors.newSingleThreadExecutor().asCoroutineDispatcher().use { draws ->
             withContext(draws) {
                 chat().use { model ->
                     var turns = 0

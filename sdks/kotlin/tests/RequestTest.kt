@@ -62,7 +62,7 @@ class RequestTest {
         val people = integer("people", least = 0)
         val moods = list("moods", enumShape<Mood>())
         val note = optional("note", Shape.text())
-        val rank = optional("rank", Shape.integer(), 7)
+        val rank = withDefault("rank", Shape.integer(), 7)
         makes { City(it[name], it[people], it[moods], it[note], it[rank]) }
     }
 
@@ -97,7 +97,7 @@ class RequestTest {
     fun a_tool_says_what_it_takes_and_does_it() = runBlocking<Unit> {
         val weather = tool("weather", "The weather of a city") {
             val city = oneOf("city", "Paris", "Rome")
-            val days = optional("days", Shape.integer(1, 9), 1)
+            val days = withDefault("days", Shape.integer(1, 9), 1)
             runs { mapOf("city" to it[city], "days" to it[days]) }
         }
         assertEquals("""{"city":"Rome","days":1}""", weather.call(JsonObject.parse("""{"city": "Rome"}""")))

@@ -24,13 +24,6 @@
 #endif
 #endif
 
-#ifdef __ANDROID__
-/* The headers of Android and of the JDK differ here. */
-#define ENVIRONMENT(env) (&(env))
-#else
-#define ENVIRONMENT(env) ((void **)&(env))
-#endif
-
 static JavaVM *machine;
 
 typedef struct symbol {
@@ -67,7 +60,8 @@ static void detach(void *value) {
 static JNIEnv *environment(void) {
     JNIEnv *env = NULL;
     if ((*machine)->GetEnv(machine, (void **)&env, JNI_VERSION_1_6) == JNI_OK) return env;
-    if ((*machine)->AttachCurrentThreadAsDaemon(machine, ENVIRONMENT(env), NULL) != JNI_OK) return NULL;
+    /* The headers of Android and of the JDK differ in the type of the second argument. */
+    if ((*machine)->AttachCurrentThreadAsDaemon(machine, (void *)&env, NULL) != JNI_OK) return NULL;
 #ifndef _WIN32
     pthread_setspecific(attached, env);
 #endif

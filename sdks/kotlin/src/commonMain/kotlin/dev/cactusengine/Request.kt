@@ -49,7 +49,12 @@ public class RequestBuilder(from: Request? = null) : Options() {
     private val messages = request["messages"].items.toMutableList()
 
     init {
-        (request["options"] as? JsonObject)?.let { fields.putAll(it) }
+        // What has another type stays, for the library to refuse.
+        if (request["messages"] is JsonArray) request.remove("messages")
+        (request["options"] as? JsonObject)?.let {
+            fields.putAll(it)
+            request.remove("options")
+        }
     }
 
     /** The most tokens of the answer. */

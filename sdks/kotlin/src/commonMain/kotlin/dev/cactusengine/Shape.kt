@@ -111,7 +111,7 @@ public open class ObjectBuilder internal constructor() {
         key(name, Shape<T?>(shape.described(description).schema) { shape.read(it) }) { null }
 
     /** A field that may be missing, and is [otherwise] then. */
-    public fun <T> optional(name: String, shape: Shape<T>, otherwise: T, description: String = ""): Key<T> =
+    public fun <T> withDefault(name: String, shape: Shape<T>, otherwise: T, description: String = ""): Key<T> =
         key(name, shape.described(description)) { otherwise }
 
     /** A text. */

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Builds the Kotlin SDK and tests it: unit tests on each JDK that is here (with -Xcheck:jni), the examples, the packing of the AAR, and
+# the conformance suite.
+#
+#   CACTUS_PREFIX=PREFIX sdks/kotlin/test.sh       PREFIX as of scripts/install_c.sh; or CACTUS_LIB_PATH=libcactus.so
+#
+# CACTUS_PROGRAM names the program that makes bundles (target/debug/cactus). CACTUS_SOAK=1000 makes the interleavings many.
+# CACTUS_CONFORMANCE=0 leaves the conformance suite out.
+set -euo pipefail
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+ROOT="$(cd "$HERE/../.." && pwd)"
+[ -n "${CACTUS_LIB_PATH:-}" ] || CACTUS_LIB_PATH="${CACTUS_PREFIX:?name the library: CACTUS_PREFIX or CACTUS_LIB_PATH}/lib/libcactus.so"
+CACTUS_LIB_PATH="$(realpath "$CACTUS_LIB_PATH")"
+export CACTUS_LIB_PATH
+PROGRAM="${CACTUS_PROGRAM:-${CARGO_TARGET_DIR:-$ROOT/target}/debug/cactus}"
+[ -x "$PROGRAM" ] || { echo "$PROGRAM: there is no such program; build it (cargo build -p cactus-cli) or name one in CACTUS_PROGRAM"; exit 1; }
+
+source "$HERE/build.sh" tests
+cd "$ROOT"
+
+# ---- what tests need ----
+export CACTUS_TEST_BUNDLES="$OUT/bundles" CACTUS_GOLDEN="$ROOT/golden" CACTUS_FAKES="$OUT/fakes"
+export CACTUS_CACHE="$OUT/cache" CACTUS_STATE="$OUT/state"
+unset CACTUS_EMBEDDER HF_TOKEN HF_ENDPOINT
+while read -r name source; do
+    # One that this build of the library cannot use is made again.
+    if [ ! -d "$CACTUS_TEST_BUNDLES/$name" ] || [ "$PROGRAM" -nt "$CACTUS_TEST_BUNDLES/$name" ]; then
+        rm -rf "${CACTUS_TEST_BUNDLES:?}/$name"
+        mkdir -p "$CACTUS_TEST_BUNDLES"
+        "$PROGRAM" convert "golden/$source" "$CACTUS_TEST_BUNDLES/$name" > "$OUT/convert.log" 2>&1 || { cat "$OUT/convert.log"; exit 1; }
+        touch "$CACTUS_TEST_BUNDLES/$name"
+    fi
+done << 'LIST'
+chat models/qwen2_tied
+embeds embedding/bert
+pictures embedding/clip
+hears speech/whisper
+vad speech/silero_vad/silero_vad_16k.safetensors
+sees seeing/smolvlm
+LIST
+mkdir -p "$CACTUS_FAKES"
+fake() { local name="$1"; shift; [ -f "$CACTUS_FAKES/$name.so" ] || "${CC:-cc}" -shared -fPIC "$@" "$HERE/tests/native/fake.c" -o "$CACTUS_FAKES/$name.so"; }
+fake newer -DFAKE_ABI=99
+fake older -DFAKE_ABI=0
+fake lacking -DFAKE_ABI=1
+fake other
+
+run() { # JAVA CLASS ARGUMENTS: an example
+    timeout 120 "$JDK/bin/java" -Xcheck:jni -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Dcactus.jni.path=$JNI" -cp "$STDLIB:$OUT/classes:$OUT/tests" "$@"
+}
+
+# What -Xcheck:jni says goes to the output and fails nothing by itself.
+jni_is_clean() {
+    if grep -nE "^(WARNING|FATAL ERROR|ReleasePrimitive|Warning).*(JNI|in native)" "$1"; then
+        echo "-Xcheck:jni has found something: see above"
+        return 1
+    fi
+}
+
+# ---- unit tests ----
+if [ -n "$JUNIT" ]; then
+    jdks=("$JDK")
+    for each in /usr/lib/jvm/temurin-*-jdk-* /usr/lib/jvm/java-2?-openjdk-*; do
+        if [ -x "$each/bin/java" ] && [ "$each" != "$JDK" ]; then jdks+=("$each"); fi
+    done
+    [ "${#jdks[@]}" -gt 1 ] || echo "SKIPPED: kotlin: the newest JDK is not here; tests run on one JDK"
+    for jdk in "${jdks[@]}"; do
+        version="$("$jdk/bin/java" -version 2>&1 | head -n 1)"
+        access=()
+        case "$version" in *'"17.'* | *'"1'[0-6]*) ;; *) access=(--enable-native-access=ALL-UNNAMED) ;; esac
+        echo "== unit tests on $version"
+        log="$OUT/junit.log"
+        status=0
+        timeout 500 "$jdk/bin/java" "${access[@]}" -Xcheck:jni -Xmx1g -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Dcactus.jni.path=$JNI" \
+            -cp "$STDLIB:$OUT/classes:$OUT/android:$OUT/standins:$OUT/tests:$KOTLIN_LIB/kotlin-test.jar:$KOTLIN_LIB/kotlin-test-junit5.jar:$JUNIT" \
+            org.junit.platform.console.ConsoleLauncher --disable-banner --details=tree --scan-classpath "$OUT/tests" > "$log" 2>&1 || status=$?
+        if [ "$status" -ne 0 ]; then cat "$log"; exit 1; fi
+        jni_is_clean "$log"
+        # A launcher that found nothing has passed nothing.
+        grep -E "interleavings:|tests (successful|failed)" "$log"
+        grep -qE "\[ +([3-9][0-9]|[0-9]{3,}) tests successful" "$log" || { echo "fewer tests ran than there are"; cat "$log"; exit 1; }
+    done
+else
+    echo "SKIPPED: kotlin: JUnit is not here (Debian package junit5), so no unit test ran"
+fi
+
+# ---- examples ----
+echo "== examples"
+b="$CACTUS_TEST_BUNDLES"
+python3 - "$OUT/tone.wav" << 'WAV'
+import math, struct, sys, wave
+with wave.open(sys.argv[1], "wb") as file:
+    file.setnchannels(1), file.setsampwidth(2), file.setframerate(16000)
+    file.writeframes(b"".join(struct.pack("<h", int(16000 * math.sin(i * i * 1e-5))) for i in range(64000)))
+WAV
+example() { # CLASS, what its output has to contain, ARGUMENTS
+    local class="$1" want="$2"
+    shift 2
+    run "$class" "$@" > "$OUT/example.log" 2>&1 || { echo "$class failed"; cat "$OUT/example.log"; exit 1; }
+    grep -qE -- "$want" "$OUT/example.log" || { echo "$class does not say $want"; cat "$OUT/example.log"; exit 1; }
+    jni_is_clean "$OUT/example.log"
+    echo "   $class"
+}
+example examples.install.Install "can be used" "$b/chat"
+example examples.chat.Chat "tokens, 5 messages" "$b/chat"
+example examples.stream.Stream "^\[(length|stop)\]" "$b/chat"
+example examples.cancel.Cancel "kept: " "$b/chat"
+example examples.tools.Tools "." "$b/chat"
+example examples.structured.Structured "Review\(mood=(GOOD|BAD), stars=[1-5], isLong=(true|false)\)" "$b/chat"
+example examples.picture.Picture "." "$b/sees" golden/pictures/files/rgb.png
+example examples.transcribe.Transcribe "certain: " "$b/hears" "$OUT/tone.wav" "$b/vad"
+example examples.search.EmbedAndSearch "^[01]\.[0-9]{3} " "$b/embeds"
+example examples.lifecycle.Lifecycle "closed: handle" "$b/chat"
+example JavaChat "." "$b/chat"
+# The address is one where nobody answers: a "y" leaves the answer to this machine.
+example examples.hybrid.Hybrid "answered by local" "$b/chat" "http://127.0.0.1:9/v1#m" <<< y
+
+# ---- Android ----
+echo "== packing of the AAR, with libraries of this system in place of Android's"
+"$HERE/android.sh" --test "$OUT/aar" "x86_64=$CACTUS_LIB_PATH,$JNI"
+
+# ---- conformance ----
+if [ "${CACTUS_CONFORMANCE:-1}" = 0 ]; then
+    echo "SKIPPED: kotlin: the conformance suite, as CACTUS_CONFORMANCE=0 says"
+elif [ -f sdks/conformance/run.py ] && [ -d sdks/conformance/recorded ]; then
+    echo "== conformance"
+    CACTUS_KOTLIN_BUILD="$OUT" python3 sdks/conformance/run.py --only kotlin --require kotlin --cactus "$PROGRAM" --lib "$CACTUS_LIB_PATH"
+else
+    echo "SKIPPED: kotlin: there is no recorded conformance suite in this tree"
+fi
+echo "kotlin: everything passed"
