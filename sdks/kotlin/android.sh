@@ -28,7 +28,7 @@ if [ -n "${ANDROID_JAR:-}" ]; then
     android="$OUT/android-real"
     rm -rf "$android"
     mapfile -t android_sources < <(sources "$HERE/src/androidMain")
-    printf '%s\n' -no-stdlib -no-reflect -cp "$STDLIB:$OUT/classes:$ANDROID_JAR" -jvm-target 1.8 -Xexplicit-api=strict -jvm-default=enable \
+    printf '%s\n' jvm.K2JVMCompiler -no-stdlib -no-reflect -cp "$STDLIB:$OUT/classes:$ANDROID_JAR" -jvm-target 1.8 -Xexplicit-api=strict -jvm-default=enable \
         -module-name cactus-engine-android "-Xfriend-paths=$OUT/classes" -d "$android" "${android_sources[@]}" > "$OUT/android-real.args"
     compiler="$KOTLIN_LIB/kotlin-compiler.jar:$KOTLIN_LIB/kotlin-reflect.jar:$KOTLIN_LIB/kotlin-script-runtime.jar:$KOTLIN_LIB/kotlin-daemon-client.jar:$STDLIB"
     "$JDK/bin/java" -Xmx1500m -cp "$compiler" "$HERE/tools/Compile.java" "$OUT/android-real.args"

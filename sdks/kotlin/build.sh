@@ -43,20 +43,27 @@ rounds=()
 # Byte code of Java 8, and nothing of later Javas: Android has no more.
 if is_new main "${common[@]}" "${jvm[@]}" consumer-rules.pro || [ ! -f "$OUT/cactus-engine.jar" ]; then
     rm -rf "$OUT/classes"
-    printf '%s\n' -no-stdlib -no-reflect -cp "$STDLIB" -jvm-target 1.8 -Xjdk-release=1.8 -Xmulti-platform \
+    printf '%s\n' jvm.K2JVMCompiler -no-stdlib -no-reflect -cp "$STDLIB" -jvm-target 1.8 -Xjdk-release=1.8 -Xmulti-platform \
         "-Xcommon-sources=$(IFS=,; echo "${common[*]}")" -Xexplicit-api=strict -jvm-default=enable -Werror -module-name cactus-engine \
         -d "$OUT/classes" "${common[@]}" "${jvm[@]}" > "$OUT/main.args"
     rounds+=("$OUT/main.args")
 fi
 
 tests() {
+    # What knows no coroutines, whose library is here for the JVM alone, has to compile for JavaScript: it uses nothing of Java.
+    mapfile -t plain < <(grep -L kotlinx.coroutines "${common[@]}" | grep -vE "/(Cactus|Documents|Index|Transcriber|Model|Library|Platform|Responder)\.kt$")
+    if is_new plain "${plain[@]}"; then
+        printf '%s\n' js.K2JSCompiler -libraries "$KOTLIN_LIB/kotlin-stdlib-js.klib" -nopack -Xmulti-platform \
+            "-Xcommon-sources=$(IFS=,; echo "${plain[*]}")" -ir-output-dir "$OUT/js" -ir-output-name common "${plain[@]}" > "$OUT/plain.args"
+        rounds+=("$OUT/plain.args")
+    fi
     # Classes of Android are not here: what the SDK uses of them has stand-ins, which are in no package.
     mapfile -t android < <(sources src/androidMain)
     mapfile -t standins < <(find tests/standins -name '*.java' | LC_ALL=C sort)
     if is_new android "${common[@]}" "${jvm[@]}" "${android[@]}" "${standins[@]}" || [ ! -d "$OUT/android" ]; then
         rm -rf "$OUT/android" "$OUT/standins"
         "$JDK/bin/javac" --release 8 -Xlint:-options -d "$OUT/standins" "${standins[@]}"
-        printf '%s\n' -no-stdlib -no-reflect -cp "$STDLIB:$OUT/classes:$OUT/standins" -jvm-target 1.8 -Xjdk-release=1.8 \
+        printf '%s\n' jvm.K2JVMCompiler -no-stdlib -no-reflect -cp "$STDLIB:$OUT/classes:$OUT/standins" -jvm-target 1.8 -Xjdk-release=1.8 \
             -Xexplicit-api=strict -jvm-default=enable -Werror -module-name cactus-engine-android "-Xfriend-paths=$OUT/classes" \
             -d "$OUT/android" "${android[@]}" > "$OUT/android.args"
         rounds+=("$OUT/android.args")
@@ -67,7 +74,7 @@ tests() {
         rm -rf "$OUT/tests"
         local libraries="$STDLIB:$OUT/classes:$OUT/android:$OUT/standins:$KOTLIN_LIB/kotlin-test.jar:$KOTLIN_LIB/kotlin-test-junit5.jar:$JUNIT"
         [ -n "$JUNIT" ] || mapfile -t tested < <(sources examples conformance)
-        printf '%s\n' -no-stdlib -no-reflect -cp "$libraries" -jvm-target 11 -module-name cactus-engine-tests \
+        printf '%s\n' jvm.K2JVMCompiler -no-stdlib -no-reflect -cp "$libraries" -jvm-target 11 -module-name cactus-engine-tests \
             "-Xfriend-paths=$OUT/classes,$OUT/android" -d "$OUT/tests" "${tested[@]}" "${java[@]}" > "$OUT/tests.args"
         rounds+=("$OUT/tests.args")
     fi
@@ -96,6 +103,7 @@ for each in "${rounds[@]}"; do
             is_built main
             ;;
         */android.args) is_built android ;;
+        */plain.args) is_built plain ;;
         */tests.args)
             if [ "${#java[@]}" -gt 0 ]; then
                 "$JDK/bin/javac" -Xlint:all,-options,-processing,-classfile --release 11 -cp "$STDLIB:$OUT/classes:$OUT/tests" -d "$OUT/tests" "${java[@]}"

@@ -115,6 +115,28 @@ example JavaChat "." "$b/chat"
 # The address is one where nobody answers: a "y" leaves the answer to this machine.
 example examples.hybrid.Hybrid "answered by local" "$b/chat" "http://127.0.0.1:9/v1#m" <<< y
 
+# ---- shrunk by an application's build ----
+if ! command -v proguard > /dev/null && [ -z "${CACTUS_NO_INSTALL:-}" ]; then
+    apt-get install -y --no-install-recommends proguard-cli > /dev/null 2>&1 || true
+fi
+if command -v proguard > /dev/null; then
+    echo "== examples, shrunk and renamed with the consumer rules"
+    source "$HERE/tools/shrink.sh"
+    shrink "$OUT/shrunk.jar"
+    for each in "examples.stream.Stream $b/chat" "examples.tools.Tools $b/chat" "examples.transcribe.Transcribe $b/hears $OUT/tone.wav $b/vad"; do
+        # shellcheck disable=SC2086
+        timeout 120 "$JDK/bin/java" -Xcheck:jni "-Dcactus.jni.path=$JNI" -cp "$STDLIB:$OUT/shrunk.jar" $each > "$OUT/example.log" 2>&1 ||
+            { cat "$OUT/example.log"; exit 1; }
+        echo "   ${each%% *}"
+    done
+else
+    echo "SKIPPED: kotlin: ProGuard is not here (Debian package proguard-cli), so the consumer rules were not tried"
+fi
+
+# ---- overhead ----
+echo "== overhead of streaming"
+timeout 300 "$JDK/bin/java" "-Dcactus.jni.path=$JNI" -cp "$STDLIB:$OUT/classes:$OUT/tests" dev.cactusengine.overhead.Overhead "$b/chat"
+
 # ---- Android ----
 echo "== packing of the AAR, with libraries of this system in place of Android's"
 "$HERE/android.sh" --test "$OUT/aar" "x86_64=$CACTUS_LIB_PATH,$JNI"

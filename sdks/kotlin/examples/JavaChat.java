@@ -31,7 +31,7 @@ public final class JavaChat {
 
             JsonObject schema = JsonObject.parse("{\"type\": \"object\", \"properties\": {}}");
             Tool tool = CactusJava.toolOf("time", "The time now", schema, arguments -> "noon");
-            System.out.println(model.respondWithToolsBlocking(asked, List.of(tool), 2, null).getFinishReason());
+            System.out.println(CactusJava.respondWithTools(model, asked, List.of(tool), 2).getFinishReason());
         } catch (CactusException e) {
             System.err.println(e.getKind() + ": " + e.getMessage());
             System.exit(1);

@@ -55,7 +55,7 @@ class AndroidTest {
         context.services[Context.POWER_SERVICE] = power
         val model = Model.load(bundle("chat")) { threads = 4; decodeThreads = 4 }
         fun threads() = model.info.json["threads"].int
-        val watch = CactusAndroid.watchHeat(context, model, 4, 4)
+        val watch = CactusAndroid.watchHeat(context, model)
         assertEquals(4, threads())
         power.set(PowerManager.THERMAL_STATUS_MODERATE)
         assertEquals(2, threads())

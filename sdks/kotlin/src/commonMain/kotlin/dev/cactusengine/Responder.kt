@@ -2,7 +2,6 @@ package dev.cactusengine
 
 import kotlinx.coroutines.flow.Flow
 import kotlinx.coroutines.flow.flow
-import kotlinx.coroutines.runBlocking
 
 /** What answers: a [Model], which forgets, or a [Session], which remembers. An application can put one of its own into its tests. */
 public interface Responder {
@@ -39,26 +38,17 @@ public interface Responder {
     public fun stream(text: String): Flow<Event> = stream(Request.of(text))
 
     /** Answers with a value of [shape]: the model cannot write anything else. */
-    public suspend fun <T> respond(request: Request, shape: Shape<T>): T {
-        val answer = respond(request.change { schema(shape.schema) })
-        if (answer.finishReason == "length") {
-            throw CactusException(CactusCode.CONTEXT_FULL, "context_full", "the value is not whole: give it more than ${answer.usage.completionTokens} tokens")
-        }
-        return shape.parse(answer.text)
-    }
+    public suspend fun <T> respond(request: Request, shape: Shape<T>): T = valueOf(respond(request.change { schema(shape.schema) }), shape)
 
     /** As [respond], on this thread. */
-    public fun <T> respondBlocking(request: Request, shape: Shape<T>): T = runBlocking { respond(request, shape) }
+    public fun <T> respondBlocking(request: Request, shape: Shape<T>): T =
+        valueOf(respondBlocking(request.change { schema(shape.schema) }), shape)
 
     /**
      * Answers, and calls [tools] where the model wants them, at most [most] rounds. [confirm] is asked before each call; a call that is
      * not allowed is told to the model. An answer with [Answer.toolCalls] means that the rounds were used up.
      */
     public suspend fun respondWithTools(request: Request, tools: List<Tool>, most: Int = 8, confirm: ConfirmCall? = null): Answer
-
-    /** As [respondWithTools], on this thread. */
-    public fun respondWithToolsBlocking(request: Request, tools: List<Tool>, most: Int, confirm: ConfirmCall?): Answer =
-        runBlocking { respondWithTools(request, tools, most, confirm) }
 }
 
 /** The request with the tools that it does not have yet. */
@@ -66,4 +56,12 @@ internal fun Request.with(tools: List<Tool>): Request {
     val there = json["tools"].items
     val names = there.mapNotNull { it["function"]["name"].text }
     return change().field("tools", there + tools.filter { it.name !in names }.map { it.definition() }).build()
+}
+
+private fun <T> valueOf(answer: Answer, shape: Shape<T>): T {
+    if (answer.finishReason == "length") {
+        val message = "the value is not whole: give it more than ${answer.usage.completionTokens} tokens"
+        throw CactusException(CactusCode.CONTEXT_FULL, "context_full", message)
+    }
+    return shape.parse(answer.text)
 }

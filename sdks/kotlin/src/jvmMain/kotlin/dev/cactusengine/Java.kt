@@ -5,6 +5,7 @@ package dev.cactusengine
 import java.io.File
 import java.nio.ByteBuffer
 import java.util.concurrent.CompletableFuture
+import kotlinx.coroutines.runBlocking
 
 /** Does [work] on a thread of this SDK: `CactusJava.supply(() -> model.respondBlocking("Hello"))`. */
 public fun <T> supply(work: () -> T): CompletableFuture<T> {
@@ -18,6 +19,11 @@ public fun <T> supply(work: () -> T): CompletableFuture<T> {
     }
     return future
 }
+
+/** As [Responder.respondWithTools], on this thread. */
+@JvmOverloads
+public fun respondWithTools(responder: Responder, request: Request, tools: List<Tool>, most: Int = 8): Answer =
+    runBlocking { responder.respondWithTools(request, tools, most) }
 
 /** A tool of a function that blocks: for Java. */
 public fun toolOf(name: String, description: String, parameters: JsonObject, run: BlockingTool): Tool =

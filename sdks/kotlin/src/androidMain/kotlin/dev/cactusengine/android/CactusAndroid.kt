@@ -8,6 +8,8 @@ import android.os.PowerManager
 import dev.cactusengine.Cactus
 import dev.cactusengine.CactusException
 import dev.cactusengine.Model
+import dev.cactusengine.get
+import dev.cactusengine.int
 import java.io.File
 import java.util.concurrent.Executor
 
@@ -27,11 +29,17 @@ public object CactusAndroid {
 
     /**
      * From now on [model] uses fewer threads while the device is hot: of [threads] for prompts and [decodeThreads] for generating, half
-     * when the system throttles, and one when it throttles hard. Android tells since API 29; before, nothing happens. Close the result to
-     * end that.
+     * when the system throttles, and one when it throttles hard. Without these numbers, of those that it has now. Android tells since
+     * API 29; before, nothing happens. Close the result to end that.
      */
     @JvmStatic
-    public fun watchHeat(context: Context, model: Model, threads: Int, decodeThreads: Int): AutoCloseable {
+    @JvmOverloads
+    public fun watchHeat(
+        context: Context,
+        model: Model,
+        threads: Int = model.info.json["threads"].int ?: 1,
+        decodeThreads: Int = model.info.json["decode_threads"].int ?: 1,
+    ): AutoCloseable {
         if (Build.VERSION.SDK_INT < 29) return AutoCloseable {}
         val power = context.getSystemService(Context.POWER_SERVICE) as PowerManager
         return HeatWatch(power, model, threads, decodeThreads).apply { begin() }
