@@ -29,21 +29,19 @@ class AndroidTest {
         Build.VERSION.SDK_INT = 34
     }
 
-    private suspend fun cached(model: Model): Int {
-        model.respond(brief("a prompt that is kept for later"))
-        return model.respond(brief("a prompt that is kept for later")).usage.cachedTokens
-    }
+    private suspend fun cached(model: Model): Int = model.respond(brief("a prompt that is kept for later, ".repeat(5))).usage.cachedTokens
 
     @Test
     fun a_shortage_of_memory_makes_models_forget() = inTime {
         chat().use { model ->
+            cached(model)
             assertTrue(cached(model) > 0)
             val watch = CactusAndroid.watchMemory(context)
             val callback = context.callbacks.single() as ComponentCallbacks2
             callback.onTrimMemory(ComponentCallbacks2.TRIM_MEMORY_UI_HIDDEN)
-            assertTrue(model.respond(brief("a prompt that is kept for later")).usage.cachedTokens > 0)
+            assertTrue(cached(model) > 0)
             callback.onTrimMemory(ComponentCallbacks2.TRIM_MEMORY_BACKGROUND)
-            assertEquals(0, model.respond(brief("a prompt that is kept for later")).usage.cachedTokens)
+            assertEquals(0, cached(model))
             watch.close()
             assertTrue(context.callbacks.isEmpty())
         }
@@ -83,9 +81,9 @@ class AndroidTest {
         context.assets.root = File(bundle("chat")).parentFile
         assertEquals("asset", ModelImport.asset(context, "chat", "asset").name)
         assertFailsWith<IOException> { ModelImport.asset(context, "nothing", "other") }
-        val damaged = File(folder, "damaged").apply { mkdirs() }
-        File(bundle("chat")).listFiles()!!.forEach { it.copyTo(File(damaged, it.name)) }
-        damaged.listFiles()!!.maxByOrNull { it.length() }!!.run {
+        val damaged = File(folder, "damaged")
+        File(bundle("chat")).copyRecursively(damaged)
+        damaged.walk().filter { it.isFile }.maxByOrNull { it.length() }!!.run {
             writeBytes(readBytes().also { it[it.size / 2] = (it[it.size / 2] + 1).toByte() })
         }
         assertFailsWith<CactusException> { ModelImport.bundle(context, Uri.parse("content://$damaged"), "bad") }

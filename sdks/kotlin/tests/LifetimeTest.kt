@@ -4,6 +4,7 @@ import java.util.concurrent.ThreadLocalRandom
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.async
 import kotlinx.coroutines.awaitAll
+import kotlinx.coroutines.NonCancellable
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.withContext
@@ -103,15 +104,19 @@ class LifetimeTest {
             3 -> withContext(Dispatchers.IO) { who.startBlocking(asked).use { it.nextBlocking() } }
             else -> {
                 val active = who.start(asked)
-                val other = async2(active)
-                if (random.nextBoolean()) delay(random.nextLong(3))
-                active.closeAndWait()
-                other.join()
+                val other = reading(active)
+                try {
+                    if (random.nextBoolean()) delay(random.nextLong(3))
+                    active.closeAndWait()
+                } finally {
+                    active.close()
+                    withContext(NonCancellable) { other.join() }
+                }
             }
         }
     }
 
-    private suspend fun async2(active: ActiveRequest) = kotlinx.coroutines.CoroutineScope(Dispatchers.Default).launch {
+    private fun reading(active: ActiveRequest) = kotlinx.coroutines.CoroutineScope(Dispatchers.Default).launch {
         try {
             while (active.next() != null) { }
         } catch (e: CactusException) {

@@ -75,7 +75,7 @@ class SessionTest {
 
     @Test
     fun tools_are_called_so_many_rounds_and_no_call_without_a_yes() = inTime {
-        Model.load(bundle("chat")) { contextTokens = 1024; threads = 1 }.use { model ->
+        Model.load(bundle("chat")) { contextTokens = 4096; threads = 1 }.use { model ->
             val calls = ArrayList<String>()
             val counted = object : Tool by weather {
                 override suspend fun call(arguments: JsonObject): String = weather.call(arguments).also { calls += it }

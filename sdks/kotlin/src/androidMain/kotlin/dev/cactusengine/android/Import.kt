@@ -29,20 +29,14 @@ public object ModelImport {
 
     /** Copies the bundle in a folder that the user has chosen (`ACTION_OPEN_DOCUMENT_TREE`), and compares its checksums. */
     public suspend fun bundle(context: Context, tree: Uri, name: String): File = made(context, name) { folder ->
-        folder.mkdirs()
-        val root = DocumentsContract.getTreeDocumentId(tree)
-        for ((file, document) in children(context, tree, root)) {
-            copy(opened(context, document), File(folder, file))
-        }
+        copyTree(context, tree, DocumentsContract.getTreeDocumentId(tree), folder)
         checked(folder)
     }
 
     /** Copies a bundle out of the assets of the application. */
     public suspend fun asset(context: Context, folder: String, name: String): File = made(context, name) { into ->
-        into.mkdirs()
-        val files = context.assets.list(folder).orEmpty()
-        if (files.isEmpty()) throw IOException("$folder: there is no such folder in the assets")
-        for (file in files) copy(context.assets.open("$folder/$file"), File(into, file))
+        if (context.assets.list(folder).orEmpty().isEmpty()) throw IOException("$folder: there is no such folder in the assets")
+        copyAssets(context, folder, into)
         checked(into)
     }
 
@@ -92,20 +86,38 @@ public object ModelImport {
         }
     }
 
-    private fun children(context: Context, tree: Uri, parent: String): List<Pair<String, Uri>> {
-        val found = ArrayList<Pair<String, Uri>>()
+    private suspend fun copyAssets(context: Context, path: String, to: File) {
+        val inside = context.assets.list(path).orEmpty()
+        if (inside.isEmpty()) return copy(context.assets.open(path), to)
+        to.mkdirs()
+        for (name in inside) copyAssets(context, "$path/$name", File(to, name))
+    }
+
+    private suspend fun copyTree(context: Context, tree: Uri, folder: String, to: File) {
+        to.mkdirs()
+        for (child in children(context, tree, folder)) {
+            val place = File(to, child.name)
+            if (child.isFolder) copyTree(context, tree, child.id, place)
+            else copy(opened(context, DocumentsContract.buildDocumentUriUsingTree(tree, child.id)), place)
+        }
+    }
+
+    private class Child(val id: String, val name: String, val isFolder: Boolean)
+
+    private fun children(context: Context, tree: Uri, folder: String): List<Child> {
+        val found = ArrayList<Child>()
         val columns = arrayOf(
             DocumentsContract.Document.COLUMN_DOCUMENT_ID, DocumentsContract.Document.COLUMN_DISPLAY_NAME, DocumentsContract.Document.COLUMN_MIME_TYPE,
         )
-        val listed = DocumentsContract.buildChildDocumentsUriUsingTree(tree, parent)
+        val listed = DocumentsContract.buildChildDocumentsUriUsingTree(tree, folder)
         context.contentResolver.query(listed, columns, null, null, null)?.use { cursor ->
             while (cursor.moveToNext()) {
-                val (id, file, type) = List(3) { cursor.getString(it).orEmpty() }
-                if (type == DocumentsContract.Document.MIME_TYPE_DIR || '/' in file || file == "..") continue
-                found += file to DocumentsContract.buildDocumentUriUsingTree(tree, id)
+                val (id, name, type) = List(3) { cursor.getString(it).orEmpty() }
+                // A provider is another application: it does not choose where files go.
+                if (name.isEmpty() || '/' in name || name == "." || name == "..") continue
+                found += Child(id, name, type == DocumentsContract.Document.MIME_TYPE_DIR)
             }
-        }
-        if (found.isEmpty()) throw IOException("$tree: there are no files")
+        } ?: throw IOException("$tree cannot be read")
         return found
     }
 }

@@ -102,8 +102,12 @@ internal class JniLibrary private constructor() : Library {
     override fun embedderLoad(bundle: String): Long =
         opened(Raw.init(bundle.bytes(), null, false)).doing { Raw.embed(it, ByteArray(0), null, 0, null, false) }
 
-    override fun transcriberLoad(bundle: String): Long =
-        opened(Raw.init(bundle.bytes(), null, false)).doing { Raw.transcribe(it, null, null, null, 0, null, null, null, 0) }
+    override fun transcriberLoad(bundle: String): Long {
+        val room = direct(1 shl 12)
+        return opened(Raw.init(bundle.bytes(), null, false)).doing {
+            Raw.transcribe(it, null, null, room, room.capacity().toLong(), null, null, null, 0)
+        }
+    }
 
     override fun documentsOpen(bundle: String, folder: String): Long = opened(Raw.init(bundle.bytes(), folder.bytes(), false))
 
