@@ -69,7 +69,7 @@ tests() {
         rounds+=("$OUT/android.args")
     fi
     mapfile -t tested < <(sources tests examples conformance)
-    mapfile -t java < <(find tests/java examples -name '*.java' | LC_ALL=C sort)
+    mapfile -t java < <(find examples -name '*.java' | LC_ALL=C sort)
     if is_new tests "${common[@]}" "${jvm[@]}" "${android[@]}" "${tested[@]}" "${java[@]}" || [ ! -d "$OUT/tests" ]; then
         rm -rf "$OUT/tests"
         local libraries="$STDLIB:$OUT/classes:$OUT/android:$OUT/standins:$KOTLIN_LIB/kotlin-test.jar:$KOTLIN_LIB/kotlin-test-junit5.jar:$JUNIT"

@@ -7,7 +7,7 @@ import dev.cactusengine.request
 import kotlinx.coroutines.runBlocking
 
 /** A conversation: the session remembers what was said. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     Model.load(args[0], onProgress = { System.err.println("${it.stage} ${it.what}") }) {}.use { model ->
         val defaults = request {
             system("Be brief.")

@@ -8,7 +8,7 @@ import dev.cactusengine.request
 import kotlinx.coroutines.runBlocking
 
 /** Shows an answer as it is made. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     Model.load(args[0]).use { model ->
         val asked = request {
             user("Tell a story about a cactus.")

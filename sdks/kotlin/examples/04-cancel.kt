@@ -13,7 +13,7 @@ import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
 
 /** Three ways to stop an answer. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     Model.load(args[0]).use { model ->
         val long = request {
             prompt("Count to a thousand: one, two,")

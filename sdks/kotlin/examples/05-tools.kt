@@ -9,7 +9,7 @@ import dev.cactusengine.tool
 import kotlinx.coroutines.runBlocking
 
 /** Lets the model call a function, and asks before each call. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     val weather = tool("weather", "The weather of a city") {
         val city = oneOf("city", "Paris", "Rome", description = "Name of the city")
         val days = withDefault("days", Shape.integer(least = 1, most = 9), otherwise = 1)

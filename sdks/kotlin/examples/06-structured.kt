@@ -13,7 +13,7 @@ enum class Mood { GOOD, BAD }
 data class Review(val mood: Mood, val stars: Int, val isLong: Boolean)
 
 /** An answer as a value: the model cannot write anything else. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     val review = shape {
         val mood = field("mood", enumShape<Mood>(), "How the guest feels")
         val stars = integer("stars", least = 1, most = 5)

@@ -9,7 +9,7 @@ import java.io.File
 import kotlinx.coroutines.runBlocking
 
 /** Asks about a picture, with a model that sees. Sound goes the same way, with `audio`, to a model that hears. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     Model.load(args[0]).use { model ->
         val asked = request {
             user {

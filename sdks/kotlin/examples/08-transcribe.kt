@@ -10,7 +10,7 @@ import java.nio.ByteOrder
 import kotlinx.coroutines.runBlocking
 
 /** Writes down a recording, and then the same as if it were spoken now: MODEL, RECORDING, and a bundle that finds speech. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     val (bundle, recording, detector) = args
     Transcriber.load(bundle).use { transcriber ->
         val transcript = transcriber.transcribe(recording)

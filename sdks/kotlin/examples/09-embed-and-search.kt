@@ -10,7 +10,7 @@ import java.nio.file.Files
 import kotlinx.coroutines.runBlocking
 
 /** Finds the text that is nearest to a question. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     val texts = listOf("A cactus stores water in its stem.", "The kettle is on the stove.", "Rain falls in autumn.")
     val folder = Files.createTempDirectory("search").toFile()
     Embedder.load(args[0]).use { embedder ->
@@ -22,5 +22,4 @@ fun main(args: Array<String>) = runBlocking {
         }
     }
     folder.deleteRecursively()
-    Unit
 }

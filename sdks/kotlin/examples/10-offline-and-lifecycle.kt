@@ -9,7 +9,7 @@ import dev.cactusengine.request
 import kotlinx.coroutines.runBlocking
 
 /** A model that is on this machine, and what an application does while it lives. On Android, `CactusAndroid` does the middle part. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     // Nothing is downloaded: a model that is not here is an error.
     try {
         Model.load("nobody/nothing") { offline = true }

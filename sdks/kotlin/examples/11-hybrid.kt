@@ -10,7 +10,7 @@ import java.nio.file.Files
 import kotlinx.coroutines.runBlocking
 
 /** Hands a question to a target, if a person says yes: MODEL, and the address of a target, as `http://127.0.0.1:8081/v1#name`. */
-fun main(args: Array<String>) = runBlocking {
+fun main(args: Array<String>) = runBlocking<Unit> {
     Model.load(args[0]).use { model ->
         val policy = PolicyOptions().apply {
             target = args[1]
