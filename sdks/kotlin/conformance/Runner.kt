@@ -87,7 +87,7 @@ private class Case : AutoCloseable {
             val texts = step["texts"].items.map { it.text!! }
             mapOf("vectors" to step.of<Embedder>("on").embed(texts, step["normalize"].boolean != false).map { hex(it) })
         }
-        "embed_image" -> mapOf("vector" to hex(step.of<Embedder>("on").embedImage(step["path"].text!!)))
+        "embed_image" -> mapOf("vectors" to listOf(hex(step.of<Embedder>("on").embedImage(step["path"].text!!))))
         "index_open" -> step.keep(Index.open(step["folder"].text!!, step["dimension"].int!!))
         "index_add" -> done {
             val documents = step["ids"].items.mapIndexed { at, id ->
@@ -100,7 +100,10 @@ private class Case : AutoCloseable {
             val found = step.of<Index>("on").query(vectors, options(QueryOptions(), step["options"]))
             mapOf("found" to found.map { each -> each.map { listOf(it.id, hex(floatArrayOf(it.score))) } })
         }
-        "index_get" -> mapOf("documents" to step.of<Index>("on").get(ids(step)).map { listOf(it.text, it.metadata, hex(it.vector)) })
+        "index_get" -> mapOf(
+            // No text and an empty one are the same to the library.
+            "documents" to step.of<Index>("on").get(ids(step)).map { listOf(it.text, it.metadata.orEmpty(), hex(it.vector)) },
+        )
         "index_delete" -> done { step.of<Index>("on").delete(ids(step)) }
         "index_compact" -> done { step.of<Index>("on").compact() }
         "transcribe" -> {
