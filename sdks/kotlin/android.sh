@@ -32,5 +32,7 @@ if [ -n "${ANDROID_JAR:-}" ]; then
         -module-name cactus-engine-android "-Xfriend-paths=$OUT/classes" -d "$android" "${android_sources[@]}" > "$OUT/android-real.args"
     compiler="$KOTLIN_LIB/kotlin-compiler.jar:$KOTLIN_LIB/kotlin-reflect.jar:$KOTLIN_LIB/kotlin-script-runtime.jar:$KOTLIN_LIB/kotlin-daemon-client.jar:$STDLIB"
     "$JDK/bin/java" -Xmx1500m -cp "$compiler" "$HERE/tools/Compile.java" "$OUT/android-real.args"
+else
+    echo "SKIPPED: kotlin: the Android part was compiled against stand-ins; set ANDROID_JAR to compile it against Android"
 fi
 python3 "$HERE/tools/package.py" "${mode[@]}" --version "$version" --classes "$OUT/classes" --android "$android" --out "$place" "${given[@]}"

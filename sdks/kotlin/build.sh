@@ -43,7 +43,7 @@ rounds=()
 # Byte code of Java 8, and nothing of later Javas: Android has no more.
 if is_new main "${common[@]}" "${jvm[@]}" consumer-rules.pro || [ ! -f "$OUT/cactus-engine.jar" ]; then
     rm -rf "$OUT/classes"
-    printf '%s\n' jvm.K2JVMCompiler -no-stdlib -no-reflect -cp "$STDLIB" -jvm-target 1.8 -Xjdk-release=1.8 -Xmulti-platform \
+    printf '%s\n' jvm.K2JVMCompiler -no-stdlib -no-reflect -cp "$STDLIB" -language-version 2.2 -api-version 2.2 -jvm-target 1.8 -Xjdk-release=1.8 -Xmulti-platform \
         "-Xcommon-sources=$(IFS=,; echo "${common[*]}")" -Xexplicit-api=strict -jvm-default=enable -Werror -module-name cactus-engine \
         -d "$OUT/classes" "${common[@]}" "${jvm[@]}" > "$OUT/main.args"
     rounds+=("$OUT/main.args")

@@ -16,7 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 ROOT = HERE.parent.parent
 GROUP, ARTIFACT = "dev.cactus-engine", "cactus-engine"
-KOTLIN, COROUTINES = "2.1.0", "1.9.0"
+#: The oldest that it is made for, as build.sh compiles it.
+KOTLIN, COROUTINES = "2.2.0", "1.8.0"
 MIN_SDK = 24
 
 #: Systems, and the machine of their libraries as readelf names it.
@@ -211,6 +212,7 @@ def main() -> int:
     version = arguments.version
 
     jar = under(arguments.classes)
+    jar["META-INF/MANIFEST.MF"] = b"Manifest-Version: 1.0\r\nAutomatic-Module-Name: dev.cactusengine\r\n\r\n"
     for system in natives:
         if system not in ABIS:
             jar |= {f"dev/cactusengine/native/{system}/{path.name}": path.read_bytes() for path in natives[system]}

@@ -1,6 +1,7 @@
 package android.content;
 
 import android.database.Cursor;
+import android.database.FileCursor;
 import android.net.Uri;
 import android.os.ParcelFileDescriptor;
 import java.io.File;
@@ -20,6 +21,6 @@ public class ContentResolver {
 
     public Cursor query(Uri uri, String[] columns, String selection, String[] arguments, String order) {
         File[] files = uri.file().listFiles();
-        return files == null ? null : new Cursor(files);
+        return files == null ? null : new FileCursor(files);
     }
 }

@@ -1,28 +1,12 @@
 package android.database;
 
 import java.io.Closeable;
-import java.io.File;
 
-/** Document id, name and type of files. */
-public class Cursor implements Closeable {
-    private final File[] files;
-    private int at = -1;
+public interface Cursor extends Closeable {
+    boolean moveToNext();
 
-    public Cursor(File[] files) {
-        this.files = files;
-    }
-
-    public boolean moveToNext() {
-        return ++at < files.length;
-    }
-
-    public String getString(int column) {
-        File file = files[at];
-        if (column == 0) return file.getPath();
-        if (column == 1) return file.getName();
-        return file.isDirectory() ? "vnd.android.document/directory" : "application/octet-stream";
-    }
+    String getString(int column);
 
     @Override
-    public void close() {}
+    void close();
 }

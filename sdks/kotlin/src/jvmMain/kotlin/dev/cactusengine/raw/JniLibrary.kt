@@ -10,11 +10,15 @@ import dev.cactusengine.ProgressListener
 import dev.cactusengine.Recording
 import dev.cactusengine.StoredDocument
 import dev.cactusengine.noZero
+import java.nio.Buffer
 import java.nio.ByteBuffer
 import java.nio.ByteOrder
 
 /** Room for the result of a recording; more is taken where it does not fit. */
 private const val ROOM_BYTES = 1 shl 20
+
+/** Buffers of this size are kept for each thread: direct memory is given back late. */
+private const val SCRATCH_BYTES = 1 shl 16
 private const val MOST_ROOM_BYTES = 1 shl 28
 
 /** The C library by JNI. */
@@ -125,7 +129,7 @@ internal class JniLibrary private constructor() : Library {
     override fun stop(model: Long): Unit = Raw.stop(model)
 
     override fun ragQuery(model: Long, text: String, count: Int): String =
-        written { buffer, size -> Raw.ragQuery(model, text.bytes(), buffer, size, count(count, "count")) }
+        written(SCRATCH_BYTES) { buffer, size -> Raw.ragQuery(model, text.bytes(), buffer, size, count(count, "count")) }
 
     override fun embed(model: Long, text: String, normalize: Boolean): FloatArray {
         val bytes = text.bytes()
@@ -171,7 +175,7 @@ internal class JniLibrary private constructor() : Library {
         val slice = samples.slice()
         // What did not fit is kept, and asked for again without sound.
         var isGiven = false
-        return written { buffer, size ->
+        return written(SCRATCH_BYTES) { buffer, size ->
             val sound = if (isGiven) null else slice
             isGiven = true
             Raw.streamTranscribeProcess(live, sound, sound.size(), buffer, size)
@@ -278,7 +282,7 @@ internal class JniLibrary private constructor() : Library {
     private inline fun written(room: Int = ROOM_BYTES, call: (ByteBuffer, Long) -> Int): String {
         var bytes = room
         while (true) {
-            val buffer = direct(bytes)
+            val buffer = room(bytes)
             val code = call(buffer, bytes.toLong())
             if (code == CactusCode.BUFFER_TOO_SMALL && bytes < MOST_ROOM_BYTES) {
                 bytes = bytes shl 4
@@ -293,9 +297,9 @@ internal class JniLibrary private constructor() : Library {
 
     private inline fun vector(call: (ByteBuffer, Long, LongArray) -> Int): FloatArray {
         val dimension = LongArray(1)
-        var floats = 1 shl 12
+        var floats = SCRATCH_BYTES / Float.SIZE_BYTES
         while (true) {
-            val buffer = direct(floats * Float.SIZE_BYTES)
+            val buffer = room(floats * Float.SIZE_BYTES)
             val code = call(buffer, buffer.capacity().toLong(), dimension)
             if (code == CactusCode.BUFFER_TOO_SMALL && dimension[0] > floats) {
                 floats = dimension[0].toInt()
@@ -333,12 +337,26 @@ private fun String.bytes(): ByteArray = noZero().toByteArray(Charsets.UTF_8)
 
 private fun ByteArray.text(): String = String(this, Charsets.UTF_8)
 
+private val output = ThreadLocal<ByteBuffer>()
+private val input = ThreadLocal<ByteBuffer>()
+
+/** The buffer of this thread, if it has room for so much, else one of its own. */
+private fun room(bytes: Int, kept: ThreadLocal<ByteBuffer> = output): ByteBuffer {
+    if (bytes > SCRATCH_BYTES) return direct(bytes)
+    val buffer = kept.get() ?: direct(SCRATCH_BYTES).also { kept.set(it) }
+    // By its base class, whose methods old Javas have, too.
+    val all: Buffer = buffer
+    all.clear()
+    all.limit(bytes)
+    return buffer.slice().order(ByteOrder.nativeOrder())
+}
+
 private fun direct(bytes: Int): ByteBuffer = ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder())
 
 private fun ByteBuffer?.size(): Long = this?.capacity()?.toLong() ?: 0
 
 private fun ShortArray.direct(from: Int = 0, to: Int = size): ByteBuffer {
-    val buffer = ByteBuffer.allocateDirect((to - from) * Short.SIZE_BYTES).order(ByteOrder.LITTLE_ENDIAN)
+    val buffer = room((to - from) * Short.SIZE_BYTES, input).order(ByteOrder.LITTLE_ENDIAN)
     buffer.asShortBuffer().put(this, from, to - from)
     return buffer
 }
