@@ -149,12 +149,12 @@ class ModelTest {
         // One thread, as the one that draws: it goes on while the model answers.
         java.util.concurrent.Executors.newSingleThreadExecutor().asCoroutineDispatcher().use { draws ->
             withContext(draws) {
-                chat().use { model ->
-                    var turns = 0
-                    val draw = launch { while (true) { turns++; yield() } }
-                    model.respond(endless(100))
-                    draw.cancelAndJoin()
-                    assertTrue(turns > 100, "$turns")
+                Model.load(bundle("chat")) { contextTokens = 4096; threads = 1 }.use { model ->
+                    val answers = listOf(async { model.respond(endless(4000)) }, async { model.stream(endless(4000)).collect() })
+                    repeat(3) { yield() }
+                    delay(1)
+                    answers.forEach { assertTrue(it.isActive, "the thread was free while the model answered") }
+                    answers.forEach { it.cancelAndJoin() }
                 }
             }
         }
