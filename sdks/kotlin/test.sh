@@ -152,7 +152,25 @@ timeout 300 "$JDK/bin/java" "-Dcactus.jni.path=$JNI" -cp "$STDLIB:$OUT/classes:$
 
 # ---- Android ----
 echo "== packing of the AAR, with libraries of this system in place of Android's"
-"$HERE/android.sh" --test "$OUT/aar" "x86_64=$CACTUS_LIB_PATH,$JNI"
+mkdir -p "$OUT/stripped"
+strip -S -o "$OUT/stripped/libcactus.so" "$CACTUS_LIB_PATH"
+cp "$JNI" "$OUT/stripped/libcactus_jni.so"
+pair="$OUT/stripped/libcactus.so,$OUT/stripped/libcactus_jni.so"
+"$HERE/android.sh" --test "$OUT/aar" "x86_64=$pair" "linux-x86_64=$pair"
+refused() { # what it has to say, ARGUMENTS
+    local want="$1"
+    shift
+    if "$HERE/android.sh" "$@" > "$OUT/refused.log" 2>&1; then echo "it was not refused: $*"; exit 1; fi
+    grep -q -- "$want" "$OUT/refused.log" || { cat "$OUT/refused.log"; exit 1; }
+}
+refused "was not linked for Android" "$OUT/refused" "x86_64=$pair"
+refused "is not for AArch64" --test "$OUT/refused" "arm64-v8a=$pair"
+mkdir -p "$OUT/small-pages"
+"${CC:-cc}" -shared -fPIC -Wl,-z,max-page-size=4096 -DFAKE_ABI=1 "$HERE/tests/native/fake.c" -o "$OUT/small-pages/libcactus.so"
+refused "expected 16384" --test "$OUT/refused" "x86_64=$OUT/small-pages/libcactus.so"
+refused "it does not export cactus_" --test "$OUT/refused" "x86_64=$OUT/small-pages/libcactus.so"
+jar="$(find "$OUT/aar/maven" -name 'cactus-engine-jvm-*.jar' -not -name '*-sources.jar')"
+env -u CACTUS_LIB_PATH "$JDK/bin/java" -cp "$STDLIB:$jar:$OUT/tests" examples.install.Install "$b/chat"
 
 # ---- conformance ----
 if [ "${CACTUS_CONFORMANCE:-1}" = 0 ]; then

@@ -66,7 +66,7 @@ def check(path: Path, system: str, is_test: bool) -> list[str]:
 
 
 def archive(place: Path, files: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as out:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
@@ -102,18 +102,11 @@ def aar(arguments: argparse.Namespace, natives: dict[str, list[Path]]) -> dict[s
         "META-INF/com/android/build/gradle/aar-metadata.properties": (
             b"aarFormatVersion=1.0\naarMetadataVersion=1.0\nminCompileSdk=1\nminCompileSdkExtension=0\nminAndroidGradlePluginVersion=1.0.0\n"
         ),
-        "prefab/prefab.json": json.dumps({"schema_version": 2, "name": ARTIFACT, "version": arguments.version, "dependencies": []}).encode(),
-        "prefab/modules/cactus/module.json": json.dumps({"export_libraries": [], "library_name": "libcactus"}).encode(),
-        "prefab/modules/cactus/include/cactus.h": (ROOT / "crates/ffi/include/cactus.h").read_bytes(),
     }
     inner.unlink()
     for abi, libraries in natives.items():
         for library in libraries:
             files[f"jni/{abi}/{library.name}"] = library.read_bytes()
-            if library.name == "libcactus.so":
-                prefab = f"prefab/modules/cactus/libs/android.{abi}"
-                files[f"{prefab}/libcactus.so"] = library.read_bytes()
-                files[f"{prefab}/abi.json"] = json.dumps({"abi": abi, "api": MIN_SDK, "ndk": 28, "stl": "none", "static": False}).encode()
     return files
 
 
