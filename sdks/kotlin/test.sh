@@ -172,6 +172,29 @@ refused "it does not export cactus_" --test "$OUT/refused" "x86_64=$OUT/small-pa
 jar="$(find "$OUT/aar/maven" -name 'cactus-engine-jvm-*.jar' -not -name '*-sources.jar')"
 env -u CACTUS_LIB_PATH "$JDK/bin/java" -cp "$STDLIB:$jar:$OUT/tests" examples.install.Install "$b/chat"
 
+# ---- the JNI library for ARM64, without an NDK ----
+lld="$(command -v ld.lld || ls "$(rustc --print sysroot 2> /dev/null)"/lib/rustlib/*/bin/gcc-ld/ld.lld 2> /dev/null || true)"
+if command -v aarch64-linux-gnu-gcc > /dev/null && [ -n "$lld" ]; then
+    echo "== libcactus_jni links for Android on ARM64, against empty libraries: a check of its symbols and pages, and no product"
+    arm="$OUT/arm64"
+    mkdir -p "$arm"
+    (cd "$arm" && echo > empty.c && aarch64-linux-gnu-gcc -c -fPIC -nostdlib empty.c -o empty.o)
+    for each in c dl; do "$lld" -shared -soname "lib$each.so" "$arm/empty.o" -o "$arm/lib$each.so"; done
+    aarch64-linux-gnu-gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -fno-stack-protector -U_FORTIFY_SOURCE -D__ANDROID__ \
+        -I crates/ffi/include -I "$JDK/include" -I "$JDK/include/$JNI_MD" -c "$HERE/src/native/cactus_jni.c" -o "$arm/jni.o"
+    "$lld" -m aarch64linux -shared -z max-page-size=16384 -soname libcactus_jni.so --unresolved-symbols=ignore-all "$arm/jni.o" \
+        -L "$arm" -lc -ldl -o "$arm/libcactus_jni.so"
+    "$HERE/android.sh" --test "$OUT/aar-arm64" "arm64-v8a=$arm/libcactus_jni.so"
+    # Functions of bionic, and libraries that applications may use.
+    used="$(readelf -W --dyn-syms "$arm/libcactus_jni.so" | awk '$7 == "UND" && $8 != "" { print $8 }' | sort)"
+    strangers="$(comm -23 <(echo "$used") <(printf '%s\n' calloc dlerror dlopen dlsym free malloc memcpy memset pthread_key_create pthread_setspecific snprintf strlen))"
+    [ -z "$strangers" ] || { echo "it uses $strangers, which may not be in Android"; exit 1; }
+    needs="$(readelf -d "$arm/libcactus_jni.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | sort | tr '\n' ' ')"
+    [ "$needs" = "libc.so libdl.so " ] || { echo "it needs $needs"; exit 1; }
+else
+    echo "SKIPPED: kotlin: aarch64-linux-gnu-gcc or ld.lld is not here, so the JNI library was not linked for ARM64"
+fi
+
 # ---- conformance ----
 if [ "${CACTUS_CONFORMANCE:-1}" = 0 ]; then
     echo "SKIPPED: kotlin: the conformance suite, as CACTUS_CONFORMANCE=0 says"

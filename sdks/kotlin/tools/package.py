@@ -194,6 +194,9 @@ def main() -> int:
             if not path.is_file():
                 raise SystemExit(f"{path}: there is no such file")
             wrong += [f"{system}/{path.name}: {what}" for what in check(path, system, arguments.test)]
+        lacking = {"libcactus", "libcactus_jni"} - {path.stem for path in natives[system]}
+        if lacking and not arguments.test:
+            wrong.append(f"{system}: there is no {', '.join(sorted(lacking))}")
         size = sum(path.stat().st_size for path in natives[system])
         if 0 < arguments.most_bytes < size:
             wrong.append(f"{system}: {size:,} bytes, at most {arguments.most_bytes:,}")
