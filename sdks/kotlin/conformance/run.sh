@@ -2,7 +2,6 @@
 # Runs a plan of the conformance suite: run.sh PLAN RESULTS. CACTUS_LIB_PATH names the library. It ends with 77 where tools are missing.
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-[ -z "${CACTUS_CONFORMANCE_BUILD:-}" ] || export CACTUS_KOTLIN_BUILD="${CACTUS_KOTLIN_BUILD:-$CACTUS_CONFORMANCE_BUILD/kotlin}"
 plan="$(realpath "$1")"
 mkdir -p "$(dirname "$2")"
 results="$(realpath "$2")"
