@@ -73,7 +73,7 @@ tests() {
     if is_new tests "${common[@]}" "${jvm[@]}" "${android[@]}" "${tested[@]}" "${java[@]}" || [ ! -d "$OUT/tests" ]; then
         rm -rf "$OUT/tests"
         local libraries="$STDLIB:$OUT/classes:$OUT/android:$OUT/standins:$KOTLIN_LIB/kotlin-test.jar:$KOTLIN_LIB/kotlin-test-junit5.jar:$JUNIT"
-        [ -n "$JUNIT" ] || mapfile -t tested < <(sources examples conformance)
+        [ -n "$JUNIT" ] || mapfile -t tested < <(sources examples conformance tests/Overhead.kt)
         printf '%s\n' jvm.K2JVMCompiler -no-stdlib -no-reflect -cp "$libraries" -jvm-target 11 -module-name cactus-engine-tests \
             "-Xfriend-paths=$OUT/classes,$OUT/android" -d "$OUT/tests" "${tested[@]}" "${java[@]}" > "$OUT/tests.args"
         rounds+=("$OUT/tests.args")
