@@ -1,0 +1,152 @@
+import Foundation
+import XCTest
+
+@testable import Cactus
+
+final class SessionTests: XCTestCase {
+    private func defaults(_ instructions: String = "Be brief.") -> Request {
+        var request = Request(messages: [.system(instructions)])
+        request.options = GenerationOptions(maxTokens: 6, temperature: 0, seed: 3)
+        return request
+    }
+
+    func testASessionRemembersAndGoesOnFromItsMessages() async throws {
+        let model = try await Given.model()
+        let session = try await model.session(defaults())
+        let first = try await session.respond(to: "hello")
+        XCTAssertEqual(try session.messages().map(\.role), ["system", "user", "assistant"])
+        XCTAssertEqual(try session.messages().last, first.message)
+        let fork = try await session.fork()
+        let second = try await session.respond(to: "and then?")
+        let other = try await fork.respond(to: "and then?")
+        XCTAssertEqual(other.text, second.text)
+        XCTAssertEqual(try fork.messages(), try session.messages())
+        await session.close()
+        await fork.close()
+        await model.close()
+    }
+
+    func testASessionAnswersOneRequestAtATime() async throws {
+        let model = try await Given.model()
+        let session = try await model.session()
+        var request = Request("count")
+        request.options = GenerationOptions(maxTokens: 300, temperature: 0)
+        request.options.other = ["ignore_eos": true]
+        let stream = session.stream(request)
+        var iterator = stream.makeAsyncIterator()
+        _ = try await iterator.next()
+        await expect(.busy) { _ = try await session.respond(to: "more") }
+        await session.close()
+        var last: Event?
+        while let event = try await iterator.next() { last = event }
+        XCTAssertTrue(isCancelled(last))
+        await model.close()
+    }
+
+    func testTwoSessionsDoNotMix() async throws {
+        let model = try await Given.model()
+        var alone: [String] = []
+        for instructions in ["One", "Two"] {
+            let session = try await model.session(defaults(instructions))
+            alone.append(try await session.respond(to: "hello").text)
+            await session.close()
+        }
+        let sessions = try await [model.session(defaults("One")), model.session(defaults("Two"))]
+        async let first = sessions[0].respond(to: "hello")
+        async let second = sessions[1].respond(to: "hello")
+        let together = try await [first.text, second.text]
+        XCTAssertEqual(together, alone)
+        for session in sessions { await session.close() }
+        await model.close()
+    }
+
+    private struct Weather: Tool {
+        struct Arguments: Decodable, SchemaProviding, Sendable {
+            enum City: String, CaseIterable, Decodable, SchemaProviding { case paris = "Paris", rome = "Rome" }
+            var city: City
+            var days: Int
+            static let schema = Schema.object(["city": City.schema, "days": .integer(from: 1, to: 9)])
+        }
+
+        let name = "weather"
+        let description = "The weather in a city."
+        let heard = Locked<[Arguments]>([])
+        var fails = false
+
+        func call(arguments: Arguments) async throws -> String {
+            heard.with { $0.append(arguments) }
+            if fails { throw CactusError(code: Code.text, message: "the station is silent") }
+            return "sunny"
+        }
+    }
+
+    private func asking(_ text: String) -> Request {
+        var request = Given.short(text, tokens: 120)
+        request.toolChoice = .required
+        request.other = ["parallel_tool_calls": false]
+        return request
+    }
+
+    func testToolsAreCalledAndTheirResultsAnswered() async throws {
+        let model = try await Model.load(try Given.bundle("chat"), options: LoadOptions(contextTokens: 2048, threads: 1))
+        let weather = Weather()
+        let calls = Locked<[(String, String)]>([])
+        let use = ToolUse(mostRounds: 2) { _ in true } onCall: { call, result in calls.with { $0.append((call.name, result)) } }
+        let answer = try await model.respondWithTools(to: asking("What is the weather?"), tools: [weather], use: use)
+        XCTAssertEqual(calls.with { $0.map(\.1) }, ["sunny", "sunny"], "at most two rounds")
+        XCTAssertEqual(weather.heard.with { $0.count }, 2)
+        XCTAssertEqual(answer.toolCalls.first?.name, "weather", "the third call is for the caller")
+        XCTAssertNoThrow(try answer.toolCalls.first?.decode(Weather.Arguments.self))
+        // In a session, what was called and said is part of the conversation.
+        let session = try await model.session()
+        _ = try await session.respondWithTools(to: asking("What is the weather?"), tools: [weather], use: ToolUse(mostRounds: 1))
+        let messages = try session.messages()
+        XCTAssertEqual(messages.map(\.role), ["user", "assistant", "tool", "assistant"])
+        XCTAssertEqual(messages[2].content, "sunny")
+        await session.close()
+        await model.close()
+    }
+
+    func testRefusedFailedAndUnknownCallsAreToldToTheModel() async throws {
+        let model = try await Model.load(try Given.bundle("chat"), options: LoadOptions(contextTokens: 2048, threads: 1))
+        var weather = Weather()
+        weather.fails = true
+        let told = Locked<[String]>([])
+        let keep: @Sendable (ToolCall, String) async -> Void = { _, result in told.with { $0.append(result) } }
+        _ = try await model.respondWithTools(
+            to: asking("What is the weather?"), tools: [weather], use: ToolUse(mostRounds: 1, onCall: keep))
+        _ = try await model.respondWithTools(
+            to: asking("What is the weather?"), tools: [weather], use: ToolUse(mostRounds: 1, confirm: { _ in false }, onCall: keep))
+        var request = asking("What is the weather?")
+        request.tools = [weather.toolDescription]
+        _ = try await model.respondWithTools(to: request, tools: [], use: ToolUse(mostRounds: 1, onCall: keep))
+        let found = told.with { $0 }
+        XCTAssertEqual(found.count, 3)
+        XCTAssertTrue(found[0].contains("the station is silent"), found[0])
+        XCTAssertTrue(found[1].contains("does not want"), found[1])
+        XCTAssertTrue(found[2].contains("no tool `weather`"), found[2])
+        XCTAssertEqual(weather.heard.with { $0.count }, 1, "a call that is refused is not made")
+        await model.close()
+    }
+
+    private struct Person: Decodable, SchemaProviding, Equatable {
+        var name: String
+        var age: Int
+        var tags: [String]?
+        static let schema = Schema.object(["name": .one(of: ["Ada", "Bob"]), "age": .integer(from: 1, to: 120)])
+    }
+
+    func testAnAnswerHasTheFormOfAType() async throws {
+        let model = try await Given.model()
+        let person = try await model.respond(to: Given.short("Who?", tokens: 60), generating: Person.self)
+        XCTAssertTrue(["Ada", "Bob"].contains(person.name) && (1...120).contains(person.age))
+        let session = try await model.session(defaults())
+        let flag: Bool = try await session.respond(to: Given.short("Yes?", tokens: 20), generating: Bool.self)
+        XCTAssertEqual(try session.messages().last?.content, "\(flag)")
+        let value = try await model.respond(to: Given.short("Two.", tokens: 40), schema: .array(of: .boolean(), from: 2, to: 2))
+        XCTAssertEqual(value.array?.count, 2)
+        await expect(.text) { _ = try await model.respond(to: Given.short("Who?", tokens: 2), generating: Person.self) }
+        await session.close()
+        await model.close()
+    }
+}

@@ -1,0 +1,71 @@
+import Cactus
+import CactusFoundationModels
+import Foundation
+import FoundationModels
+
+/// Ends with 1 where something is not as it should be.
+func expect(_ condition: Bool, _ what: @autoclosure () -> String) {
+    if !condition {
+        print("FAILED: \(what())")
+        exit(1)
+    }
+}
+
+func text(_ text: String) -> [FoundationModels.Transcript.Segment] { [.text(.init(content: text))] }
+
+let model = try await Cactus.Model.load(CommandLine.arguments[1], options: LoadOptions(contextTokens: 256, threads: 1))
+let language = CactusLanguageModel(model)
+expect(language.capabilities.contains(.toolCalling) && !language.capabilities.contains(.reasoning), "capabilities")
+expect(language.executorConfiguration == CactusLanguageModel(model).executorConfiguration, "one model has one executor")
+let executor = try CactusExecutor(configuration: language.executorConfiguration)
+
+func respond(
+    _ entries: [FoundationModels.Transcript.Entry], tools: [FoundationModels.Transcript.ToolDefinition] = [], schema: GenerationSchema? = nil,
+    mode: FoundationModels.GenerationOptions.ToolCallingMode? = nil, most: Int = 8
+) async throws -> [String] {
+    let channel = LanguageModelExecutorGenerationChannel()
+    let options = FoundationModels.GenerationOptions(samplingMode: .greedy, maximumResponseTokens: most, toolCallingMode: mode)
+    let request = LanguageModelExecutorGenerationRequest(
+        id: UUID(), transcript: .init(entries: entries), enabledTools: tools, schema: schema, generationOptions: options,
+        contextOptions: ContextOptions(), metadata: [:])
+    try await executor.respond(to: request, model: language, streamingInto: channel)
+    return await channel.said
+}
+
+// The same text as without the framework.
+let entries: [FoundationModels.Transcript.Entry] = [.instructions(.init(segments: text("Be brief."))), .prompt(.init(segments: text("Hello")))]
+var same = Request(messages: [.system("Be brief."), .user("Hello")])
+same.options = Cactus.GenerationOptions(maxTokens: 8, temperature: 0)
+let answer = try await model.respond(to: same)
+let said = try await respond(entries)
+let streamed = said.filter { $0.hasPrefix("response text ") }.map { $0.dropFirst("response text ".count) }.joined()
+expect(streamed == answer.text, "\(streamed) is not \(answer.text)")
+expect(said.last == "response usage \(answer.usage.promptTokens) 8", "usage comes last: \(said)")
+
+// A schema holds the answer.
+let held = try await respond(entries, schema: GenerationSchema(json: ""), most: 20)
+expect(held.contains { $0.contains("yes") || $0.contains("no") }, "\(held)")
+
+// A tool has to be called, its output is answered.
+let tool = FoundationModels.Transcript.ToolDefinition(name: "choose", description: "Chooses", parameters: GenerationSchema(json: ""))
+let called = try await respond(entries, tools: [tool], mode: .required, most: 60)
+expect(called.first?.hasPrefix("calls choose ") == true && called.last?.hasPrefix("calls usage") == true, "\(called)")
+let call = FoundationModels.Transcript.ToolCall(id: "1", toolName: "choose", arguments: GeneratedContent(json: "{}"))
+let outcome = FoundationModels.Transcript.ToolOutput(id: "1", toolName: "choose", segments: text("yes"))
+let answered = try await respond(entries + [.toolCalls(.init([call])), .toolOutput(outcome)], tools: [tool], mode: .disallowed)
+expect(answered.contains { $0.hasPrefix("response text") }, "\(answered)")
+
+// Errors that applications know.
+do {
+    _ = try await respond([.prompt(.init(segments: text(String(repeating: "long ", count: 600))))])
+    expect(false, "what does not fit is an error")
+} catch LanguageModelError.contextSizeExceeded(let error) {
+    expect(error.contextSize == 256, "\(error)")
+}
+do {
+    _ = try await respond([.prompt(.init(segments: [.attachment("picture")]))])
+    expect(false, "a picture is an error")
+} catch LanguageModelError.unsupportedTranscriptContent {}
+executor.prewarm(model: language, transcript: .init(entries: entries))
+await model.close()
+print("Foundation Models: passed")

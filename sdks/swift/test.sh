@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Tests the Swift package: builds it, runs its unit tests, the examples, the conformance suite, the check of Foundation Models with
+# stand-ins, and that of the xcframework.
+#
+#   CACTUS_PREFIX=PREFIX sdks/swift/test.sh
+#
+# PREFIX is where scripts/install_c.sh has installed the library. CACTUS_PROGRAM names the `cactus` command, which makes bundles
+# (target/debug/cactus without it). CACTUS_SOAK=1000 runs so many random interleavings, CACTUS_TSAN=1 runs them with ThreadSanitizer, too,
+# and CACTUS_BENCH=1 measures what streams cost. Where there is no Swift 6, one is installed if that is possible (see tools.sh).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+prefix=$(realpath "${CACTUS_PREFIX:?CACTUS_PREFIX has to name where scripts/install_c.sh installed the library}")
+program=$(realpath "${CACTUS_PROGRAM:-${CARGO_TARGET_DIR:-target}/debug/cactus}")
+build=${CACTUS_SWIFT_BUILD:-$PWD/target/sdks/swift}
+mkdir -p "$build"
+skipped() { echo "SKIPPED: $*"; }
+# shellcheck source=tools.sh
+source sdks/swift/tools.sh
+if ! have_swift install; then
+    skipped "Swift: there is no Swift 6, and none can be installed"
+    exit 0
+fi
+"${run[@]}" swift --version 2>&1 | head -n 1
+
+# Bundles of tiny models with random weights, and a sound.
+bundles=$build/bundles
+while read -r name source; do
+    [[ -e $bundles/$name ]] && continue
+    mkdir -p "$bundles"
+    rm -rf "$bundles/$name.new"
+    "$program" convert "golden/$source" "$bundles/$name.new" >/dev/null 2>&1 || "$program" convert "golden/$source" "$bundles/$name.new"
+    mv "$bundles/$name.new" "$bundles/$name"
+done <<'END'
+chat models/qwen2_tied
+embeds embedding/bert
+pictures embedding/clip_pictures
+sees seeing/smolvlm
+hears speech/whisper
+vad speech/silero_vad/silero_vad_16k.safetensors
+END
+python3 - "$bundles/tone.wav" <<'END'
+import math, struct, sys, wave
+with wave.open(sys.argv[1], "wb") as file:
+    file.setnchannels(1), file.setsampwidth(2), file.setframerate(16000)
+    file.writeframes(b"".join(struct.pack("<h", int(16000 * math.sin(i * i * 1e-5))) for i in range(32000)))
+END
+
+echo "== build"
+flags=(--package-path sdks/swift --disable-swift-testing)
+swift_build build --build-tests "${flags[@]}" --scratch-path "$build/package" 2>&1 | grep -vE '^\[[0-9]+/|^warning: .*(pkg-config|pc file)' || true
+[[ -x $build/package/debug/conformance ]] || exit 1
+
+echo "== unit tests"
+CACTUS_TEST_BUNDLES=$bundles swift_build test --skip-build "${flags[@]}" --scratch-path "$build/package" 2>&1 |
+    grep -vE "^Test (Case|Suite) .*(started|passed)|^\[[0-9]+/|^warning: .*(pkg-config|pc file)"
+
+echo "== xcframework"
+"${run[@]}" python3 sdks/swift/Tests/test_xcframework.py
+
+echo "== Foundation Models, with stand-ins"
+rm -rf "$build/models/Sources"
+mkdir -p "$build/models"
+cp -r sdks/swift/Tests/FoundationModels/. "$build/models/"
+cp -r sdks/swift/Sources/CactusFoundationModels "$build/models/Sources/"
+CACTUS_SWIFT_PACKAGE=$PWD/sdks/swift swift_build build --package-path "$build/models" --scratch-path "$build/models/build" 2>&1 |
+    grep -vE '^\[[0-9]+/|^warning: .*(pkg-config|pc file)' || true
+"${run[@]}" "$build/models/build/debug/Check" "$bundles/chat"
+
+echo "== examples"
+state=$(mktemp -d)
+trap 'rm -rf "$state"' EXIT
+coproc TARGET { python3 sdks/swift/Tests/target.py; }
+read -r port <&"${TARGET[0]}"
+example() { # NAME WHAT-IT-HAS-TO-SAY ARGUMENTS...
+    local name=$1 wanted=$2 said
+    shift 2
+    said=$("${run[@]}" "$build/package/debug/$name" "$@" </dev/null 2>&1) || { echo "$name failed:"; echo "$said"; exit 1; }
+    grep -qE "$wanted" <<<"$said" || { echo "$name does not say \"$wanted\":"; echo "$said"; exit 1; }
+    echo "$name: passed"
+}
+example 01-install 'can be used' "$bundles/chat"
+example 02-chat '5 messages' "$bundles/chat"
+example 03-stream '(stop|length), [0-9]+ tokens' "$bundles/chat"
+example 04-cancel 'the task was cancelled' "$bundles/chat"
+example 05-tools 'it is told: 18 degrees' "$bundles/chat"
+example 06-structured '(Ada|Grace|Barbara), [0-9]+, likes' "$bundles/chat"
+example 07-picture-or-sound 'tokens read' "$bundles/sees" golden/pictures/files/rgba.png
+example 08-transcribe '^live:' "$bundles/hears" "$bundles/tone.wav" "$bundles/vad"
+example 09-embed-and-search '(cat|train|Bread)' "$bundles/embeds" "$state/index"
+example 10-offline-and-lifecycle 'a closed model says: handle' "$bundles/chat"
+example 11-hybrid 'from afar' "$bundles/chat" "http://127.0.0.1:$port/v1#m" "$state/state"
+
+if [[ -f sdks/conformance/run.py ]]; then
+    echo "== conformance"
+    CACTUS_SWIFT_BUILD=$build python3 sdks/conformance/run.py --only swift --require swift --cactus "$program" --prefix "$prefix"
+else
+    skipped "conformance: there is no sdks/conformance/run.py"
+fi
+
+if [[ -n ${CACTUS_TSAN:-} ]]; then
+    echo "== ThreadSanitizer"
+    swift_build build --build-tests "${flags[@]}" --sanitize=thread --scratch-path "$build/tsan" >/dev/null
+    CACTUS_TEST_BUNDLES=$bundles TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/crates/ffi/tests/programs/tsan.txt" \
+        swift_build test --skip-build "${flags[@]}" --sanitize=thread --scratch-path "$build/tsan" --filter 'StreamTests|SessionTests|SoakTests' 2>&1 |
+        grep -vE "^Test (Case|Suite) .*(started|passed)|^warning: .*(pkg-config|pc file)"
+fi
+if [[ -n ${CACTUS_BENCH:-} ]]; then
+    echo "== overhead"
+    swift_build build -c release --package-path sdks/swift --scratch-path "$build/package" --product overhead >/dev/null
+    "${run[@]}" "$build/package/release/overhead" "$bundles/chat"
+fi
+skipped "Apple: nothing here is compiled for or run on iOS and macOS"
+echo "sdks/swift: passed"
