@@ -34,12 +34,24 @@ let names = [
     "01-install", "02-chat", "03-stream", "04-cancel", "05-tools", "06-structured", "07-picture-or-sound", "08-transcribe",
     "09-embed-and-search", "10-offline-and-lifecycle", "11-hybrid",
 ]
+#if os(macOS)
+let standIns: [Target] = []
+let framework: [Target.Dependency] = []
+#else
+// Stand-ins of what is used of Apple's framework, so that what is behind it is compiled and run elsewhere, too.
+let standIns: [Target] = [
+    .target(name: "FoundationModels", path: "Tests/FoundationModels", swiftSettings: [.unsafeFlags(["-user-module-version", "2.0"])]),
+    .executableTarget(
+        name: "foundation-models-check", dependencies: ["CactusFoundationModels", "FoundationModels"], path: "Tests/FoundationModelsCheck"),
+]
+let framework: [Target.Dependency] = Context.environment["CACTUS_EXAMPLES"] != nil ? ["FoundationModels"] : []
+#endif
 let programs: [Target] =
     if Context.environment["CACTUS_EXAMPLES"] != nil {
         names.map { .executableTarget(name: $0, dependencies: ["Cactus"], path: "examples/\($0)") } + [
             .executableTarget(name: "conformance", dependencies: ["Cactus"], path: "conformance/Sources"),
             .executableTarget(name: "overhead", dependencies: ["Cactus", "CCactus"], path: "benches"),
-        ]
+        ] + standIns
     } else {
         []
     }
@@ -59,7 +71,11 @@ let package = Package(
             resources: [.copy("PrivacyInfo.xcprivacy")],
             linkerSettings: linking
         ),
-        .target(name: "CactusFoundationModels", dependencies: ["Cactus"]),
+        .target(
+            name: "CactusFoundationModels",
+            dependencies: ["Cactus"] + framework,
+            swiftSettings: framework.isEmpty ? [] : [.define("STAND_INS")]
+        ),
         .testTarget(name: "CactusTests", dependencies: ["Cactus"]),
     ] + programs,
     swiftLanguageModes: [.v6]

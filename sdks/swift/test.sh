@@ -45,10 +45,23 @@ with wave.open(sys.argv[1], "wb") as file:
     file.writeframes(b"".join(struct.pack("<h", int(16000 * math.sin(i * i * 1e-5))) for i in range(32000)))
 END
 
+echo "== format"
+"${run[@]}" swift format lint --strict --configuration sdks/swift/.swift-format -r sdks/swift/{Package.swift,Sources,Tests,examples,conformance,benches}
+
 echo "== build"
 flags=(--package-path sdks/swift --disable-swift-testing)
 swift_build build --build-tests "${flags[@]}" --scratch-path "$build/package" 2>&1 | grep -vE '^\[[0-9]+/|^warning: .*(pkg-config|pc file)' || true
 [[ -x $build/package/debug/conformance ]] || exit 1
+
+echo "== documentation"
+rm -rf "$build/graph"
+mkdir -p "$build/graph"
+triple=$("${run[@]}" swift -print-target-info | sed -n 's/^ *"triple": "\(.*\)",$/\1/p' | head -n 1)
+tools=$("${run[@]}" swift -print-target-info | sed -n 's/^ *"runtimeResourcePath": "\(.*\)\/lib\/swift".*$/\1\/bin/p' | head -n 1)
+"${run[@]}" "$tools/swift-symbolgraph-extract" -module-name Cactus -target "$triple" -minimum-access-level public \
+    -I "$build/package/debug/Modules" -I sdks/swift/Sources/CCactus/include -output-dir "$build/graph"
+"${run[@]}" "$tools/docc" convert sdks/swift/Sources/Cactus/Cactus.docc --fallback-display-name Cactus --warnings-as-errors \
+    --fallback-bundle-identifier org.example.cactus --additional-symbol-graph-dir "$build/graph" --output-path "$build/documentation" >/dev/null
 
 echo "== unit tests"
 CACTUS_TEST_BUNDLES=$bundles swift_build test --skip-build "${flags[@]}" --scratch-path "$build/package" 2>&1 |
@@ -58,13 +71,7 @@ echo "== xcframework"
 "${run[@]}" python3 sdks/swift/Tests/test_xcframework.py
 
 echo "== Foundation Models, with stand-ins"
-rm -rf "$build/models/Sources"
-mkdir -p "$build/models"
-cp -r sdks/swift/Tests/FoundationModels/. "$build/models/"
-cp -r sdks/swift/Sources/CactusFoundationModels "$build/models/Sources/"
-CACTUS_SWIFT_PACKAGE=$PWD/sdks/swift swift_build build --package-path "$build/models" --scratch-path "$build/models/build" 2>&1 |
-    grep -vE '^\[[0-9]+/|^warning: .*(pkg-config|pc file)' || true
-"${run[@]}" "$build/models/build/debug/Check" "$bundles/chat"
+"${run[@]}" "$build/package/debug/foundation-models-check" "$bundles/chat"
 
 echo "== examples"
 state=$(mktemp -d)

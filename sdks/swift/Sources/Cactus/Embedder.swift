@@ -18,7 +18,8 @@ public final class Embedder: Sendable {
 
     /// Loads a bundle. ``Model/prepare(_:options:onProgress:)`` makes one of what is none.
     ///
-    /// - Parameter folder: A folder of documents for ``query(_:count:)``.
+    /// `documents` may name a folder of documents, for ``query(_:count:)``.
+    ///
     /// - Throws: ``CactusError``; of the kind `unsupported` where the model makes no vectors.
     public static func load(_ bundle: String, documents folder: String? = nil) async throws -> Embedder {
         let owner = try await opened(bundle, documents: folder)

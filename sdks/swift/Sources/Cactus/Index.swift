@@ -111,9 +111,7 @@ public final class Index: Sendable {
 
     /// The documents nearest to each of some vectors, the best first.
     ///
-    /// - Parameters:
-    ///   - threshold: The least cosine.
-    ///   - filter: What documents have to have, as `docs/reference/c-abi.md` describes.
+    /// `threshold` is the least cosine, and `filter` what documents have to have, as in `["metadata": "first"]`.
     public func query(_ vectors: [[Float]], top: Int = 10, threshold: Float? = nil, filter: JSON? = nil) async throws -> [[Hit]] {
         try vectors.forEach(check)
         var options: JSON.Object = ["top_k": .integer(Int64(top))]

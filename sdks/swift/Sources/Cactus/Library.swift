@@ -43,7 +43,7 @@ public enum Library {
 
     /// Tells the library that memory is short. Every open model forgets what it keeps of earlier prompts. No answer changes.
     ///
-    /// ``Lifecycle`` calls it when the system says so.
+    /// `Lifecycle` calls it when the system says so.
     public static func memoryPressure() {
         cactus_memory_pressure()
     }

@@ -21,7 +21,8 @@ public final class Model: Sendable {
     /// What is no bundle is downloaded and converted first, once. Nothing but a name that is not on this machine uses the network. Cancelling
     /// the task stops that within seconds, and what was downloaded is kept.
     ///
-    /// - Parameter onProgress: Called on a thread of the library's, at most some ten times a second.
+    /// `onProgress` is called on a thread of the library's, at most some ten times a second.
+    ///
     /// - Throws: ``CactusError``, `CancellationError`.
     public static func load(
         _ source: String, options: LoadOptions = LoadOptions(), onProgress: (@Sendable (LoadProgress) -> Void)? = nil
@@ -116,7 +117,7 @@ public final class Model: Sendable {
 
     /// The whole answer. Cancelling the task ends it within a token, and throws `CancellationError`.
     ///
-    /// - Parameter consent: Asked where something would leave this machine under a policy. Without it nothing does.
+    /// `consent` is asked where something would leave this machine under a policy. Without it nothing does.
     public func respond(to request: Request, consent: (@Sendable (Consent) async -> Bool)? = nil) async throws -> Answer {
         try await stream(request).answer(consent: consent)
     }

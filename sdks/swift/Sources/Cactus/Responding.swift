@@ -52,7 +52,7 @@ extension Responding {
     /// let answer = try await session.respondWithTools(to: Request("Do I need a coat in Paris?"), tools: [Weather()])
     /// ```
     ///
-    /// - Parameter use: How often, and who is asked before a call.
+    /// `use` says how often, and who is asked before a call.
     public func respondWithTools(
         to request: Request, tools: [any Tool], use: ToolUse = ToolUse(), consent: (@Sendable (Consent) async -> Bool)? = nil
     ) async throws -> Answer {

@@ -49,7 +49,7 @@ public final class Session: Sendable {
     /// The whole answer. Cancelling the task ends it within a token, and throws `CancellationError`; what was said by then is part of the
     /// conversation.
     ///
-    /// - Parameter consent: Asked where something would leave this machine under a policy. Without it nothing does.
+    /// `consent` is asked where something would leave this machine under a policy. Without it nothing does.
     public func respond(to request: Request, consent: (@Sendable (Consent) async -> Bool)? = nil) async throws -> Answer {
         try await stream(request).answer(consent: consent)
     }

@@ -60,7 +60,7 @@ public final class Transcriber: Sendable {
 
     /// Writes down what is said. Cancelling the task stops it.
     ///
-    /// - Parameter onSegment: Told the text of each segment, on a thread of the library's.
+    /// `onSegment` is told the text of each segment, on a thread of the library's.
     public func transcribe(
         _ sound: Sound, options: TranscribeOptions = TranscribeOptions(), onSegment: (@Sendable (String) -> Void)? = nil
     ) async throws -> Transcript {
@@ -94,7 +94,7 @@ public final class Transcriber: Sendable {
 
     /// Where somebody speaks, by a model that finds speech.
     ///
-    /// - Parameter options: Silero's, as `threshold` and `min_silence_duration_ms`.
+    /// Options are Silero's, as `threshold` and `min_silence_duration_ms`.
     public func speech(_ sound: Sound, options: JSON.Object = [:]) async throws -> SpeechSpans {
         let json = JSON.object(options).text
         let result = try await work { [owner] in

@@ -94,7 +94,8 @@ final class RequestTests: XCTestCase {
         policy.keys = ["b": "2", "a": "1"]
         XCTAssertEqual(
             JSON.object(policy.options).text,
-            "{\"target\":\"t\",\"key\":\"k\",\"keys\":{\"a\":\"1\",\"b\":\"2\"},\"handoff\":\"auto\",\"budget\":\"0.05\",\"consent\":[\"text\",\"tool_result\"]}")
+            "{\"target\":\"t\",\"key\":\"k\",\"keys\":{\"a\":\"1\",\"b\":\"2\"},\"handoff\":\"auto\",\"budget\":\"0.05\",\"consent\":[\"text\",\"tool_result\"]}"
+        )
     }
 
     func testAnOldSideIsNamed() {

@@ -91,7 +91,11 @@ final class SessionTests: XCTestCase {
         let model = try await Model.load(try Given.bundle("chat"), options: LoadOptions(contextTokens: 2048, threads: 1))
         let weather = Weather()
         let calls = Locked<[(String, String)]>([])
-        let use = ToolUse(mostRounds: 2) { _ in true } onCall: { call, result in calls.with { $0.append((call.name, result)) } }
+        let use = ToolUse(mostRounds: 2) { _ in
+            true
+        } onCall: { call, result in
+            calls.with { $0.append((call.name, result)) }
+        }
         let answer = try await model.respondWithTools(to: asking("What is the weather?"), tools: [weather], use: use)
         XCTAssertEqual(calls.with { $0.map(\.1) }, ["sunny", "sunny"], "at most two rounds")
         XCTAssertEqual(weather.heard.with { $0.count }, 2)
