@@ -36,8 +36,12 @@ embeds embedding/bert
 pictures embedding/clip_pictures
 sees seeing/smolvlm
 hears speech/whisper
-vad speech/silero_vad/silero_vad_16k.safetensors
 END
+if [[ ! -e $bundles/vad ]]; then
+    # One that hears a tone, at the rate of the model that writes.
+    python3 -c "import pathlib, sys; sys.path.insert(0, 'sdks/conformance'); import materials; materials._detector(pathlib.Path('$bundles'))"
+    "$program" convert "$bundles/silero_vad_16k.safetensors" "$bundles/vad" >/dev/null
+fi
 python3 - "$bundles/tone.wav" <<'END'
 import math, struct, sys, wave
 with wave.open(sys.argv[1], "wb") as file:
@@ -89,7 +93,7 @@ example 01-install 'can be used' "$bundles/chat"
 example 02-chat '5 messages' "$bundles/chat"
 example 03-stream '(stop|length), [0-9]+ tokens' "$bundles/chat"
 example 04-cancel 'the task was cancelled' "$bundles/chat"
-example 05-tools 'it is told: 18 degrees' "$bundles/chat"
+example 05-tools 'it is told: (yes|no)' "$bundles/chat"
 example 06-structured '(Ada|Grace|Barbara), [0-9]+, likes' "$bundles/chat"
 example 07-picture-or-sound 'tokens read' "$bundles/sees" golden/pictures/files/rgba.png
 example 08-transcribe '^live:' "$bundles/hears" "$bundles/tone.wav" "$bundles/vad"

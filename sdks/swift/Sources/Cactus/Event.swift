@@ -16,7 +16,7 @@ public enum Event: Sendable {
     /// Under a policy: what was said so far is void, and another answers from the beginning.
     case replaced(Source)
     /// Under a policy: a person has to say whether something may leave. Answer with ``Consent/answer(_:)`` before the next event is read;
-    /// whoever reads on has said no.
+    /// where somebody reads on, nothing leaves.
     case consent(Consent)
     /// A later version of the library tells something that this one does not know.
     case other(JSON)
@@ -82,7 +82,7 @@ public struct Consent: Sendable {
     public var target: String? { json["target"]?.string }
     /// The host that it would go to.
     public var host: String? { json["host"]?.string }
-    /// What it costs at most, in dollars.
+    /// What it costs at most, as in `$0.0021`.
     public var most: String? { json["most"]?.string }
     /// Why the target is wanted.
     public var reason: String? { json["reason"]?.string }

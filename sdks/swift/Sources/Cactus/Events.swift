@@ -38,10 +38,10 @@ public struct Events: AsyncSequence, Sendable {
         Iterator(hold: Hold(hold.running, reads: true))
     }
 
-    public struct Iterator: AsyncIteratorProtocol {
+    public struct Iterator: AsyncIteratorProtocol, Sendable {
         fileprivate let hold: Hold
 
-        public mutating func next() async throws -> Event? {
+        public func next() async throws -> Event? {
             try await hold.next()
         }
     }

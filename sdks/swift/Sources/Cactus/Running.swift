@@ -8,6 +8,8 @@ final class Running: @unchecked Sendable {
     /// What a person says to a question about consent.
     private enum Question {
         case none, open
+        /// The reader went on.
+        case unanswered
         case answered(Bool)
     }
 
@@ -77,7 +79,7 @@ final class Running: @unchecked Sendable {
 
     /// The next event; nil behind the last one. A reader whose task is cancelled cancels the answer, and gets its last event.
     func next() async throws -> Event? {
-        refuse()
+        leaveUnanswered()
         return try await withTaskCancellationHandler {
             try await line.next()
         } onCancel: {
@@ -86,10 +88,10 @@ final class Running: @unchecked Sendable {
     }
 
     /// Whoever was asked and reads on has not said yes.
-    private func refuse() {
+    private func leaveUnanswered() {
         changed.lock()
         if case .open = question {
-            question = .answered(false)
+            question = .unanswered
             changed.broadcast()
         }
         changed.unlock()
@@ -163,8 +165,14 @@ final class Running: @unchecked Sendable {
         line.put(event)
         changed.lock()
         var said: Bool?
-        while said == nil, !isCancelled {
-            if case .answered(let yes) = question { said = yes } else { changed.wait() }
+        waiting: while !isCancelled {
+            switch question {
+            case .answered(let yes):
+                said = yes
+                break waiting
+            case .unanswered: break waiting
+            case .none, .open: changed.wait()
+            }
         }
         question = .none
         changed.unlock()

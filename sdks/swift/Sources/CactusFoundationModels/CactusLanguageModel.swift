@@ -63,8 +63,16 @@ public struct CactusExecutor: LanguageModelExecutor {
         to request: LanguageModelExecutorGenerationRequest, model: CactusLanguageModel,
         streamingInto channel: LanguageModelExecutorGenerationChannel
     ) async throws {
+        do {
+            try await send(self.model.stream(try request.translated()), into: channel)
+        } catch let error as CactusError {
+            throw translated(error)
+        }
+    }
+
+    private func send(_ events: Events, into channel: LanguageModelExecutorGenerationChannel) async throws {
         var calls: [Int: (id: String, name: String)] = [:]
-        for try await event in self.model.stream(try request.translated()) {
+        for try await event in events {
             switch event {
             case .text(let text):
                 await channel.send(.response(action: .appendText(text, tokenCount: 0)))
@@ -89,7 +97,7 @@ public struct CactusExecutor: LanguageModelExecutor {
                     await channel.send(.toolCalls(action: .updateUsage(input: input, output: output)))
                 }
             case .cancelled: throw CancellationError()
-            case .failed(let error): throw translated(error)
+            case .failed(let error): throw error
             case .started, .source, .replaced, .consent, .other: continue
             }
         }

@@ -33,7 +33,7 @@ final class SessionTests: XCTestCase {
         request.options = GenerationOptions(maxTokens: 300, temperature: 0)
         request.options.other = ["ignore_eos": true]
         let stream = session.stream(request)
-        var iterator = stream.makeAsyncIterator()
+        let iterator = stream.makeAsyncIterator()
         _ = try await iterator.next()
         await expect(.busy) { _ = try await session.respond(to: "more") }
         await session.close()
@@ -60,76 +60,88 @@ final class SessionTests: XCTestCase {
         await model.close()
     }
 
-    private struct Weather: Tool {
+    private struct Rain: Tool {
         struct Arguments: Decodable, SchemaProviding, Sendable {
-            enum City: String, CaseIterable, Decodable, SchemaProviding { case paris = "Paris", rome = "Rome" }
+            enum City: String, CaseIterable, Decodable, SchemaProviding {
+                case paris = "Paris"
+                case rome = "Rome"
+            }
             var city: City
-            var days: Int
-            static let schema = Schema.object(["city": City.schema, "days": .integer(from: 1, to: 9)])
+            static let schema = Schema.object(["city": City.schema])
         }
 
-        let name = "weather"
-        let description = "The weather in a city."
+        let name = "rain"
+        let description = "Rain"
         let heard = Locked<[Arguments]>([])
         var fails = false
 
         func call(arguments: Arguments) async throws -> String {
             heard.with { $0.append(arguments) }
-            if fails { throw CactusError(code: Code.text, message: "the station is silent") }
-            return "sunny"
+            if fails { throw CactusError(code: Code.text, message: "no") }
+            return "yes"
         }
     }
 
+    /// The tiny model has room for one call and its result, and the beginning of an answer.
     private func asking(_ text: String) -> Request {
-        var request = Given.short(text, tokens: 120)
+        var request = Given.short(text, tokens: 90)
         request.toolChoice = .required
-        request.other = ["parallel_tool_calls": false]
         return request
     }
 
     func testToolsAreCalledAndTheirResultsAnswered() async throws {
-        let model = try await Model.load(try Given.bundle("chat"), options: LoadOptions(contextTokens: 2048, threads: 1))
-        let weather = Weather()
-        let calls = Locked<[(String, String)]>([])
-        let use = ToolUse(mostRounds: 2) { _ in
-            true
+        let model = try await Given.model()
+        let rain = Rain()
+        let calls = Locked<[String]>([])
+        let use = ToolUse(mostRounds: 1) {
+            $0.name == "rain"
         } onCall: { call, result in
-            calls.with { $0.append((call.name, result)) }
+            calls.with { $0.append("\(call.name) \(result)") }
         }
-        let answer = try await model.respondWithTools(to: asking("What is the weather?"), tools: [weather], use: use)
-        XCTAssertEqual(calls.with { $0.map(\.1) }, ["sunny", "sunny"], "at most two rounds")
-        XCTAssertEqual(weather.heard.with { $0.count }, 2)
-        XCTAssertEqual(answer.toolCalls.first?.name, "weather", "the third call is for the caller")
-        XCTAssertNoThrow(try answer.toolCalls.first?.decode(Weather.Arguments.self))
+        let answer = try await model.respondWithTools(to: asking("?"), tools: [rain], use: use)
+        XCTAssertEqual(calls.with { $0 }, ["rain yes"])
+        XCTAssertEqual(rain.heard.with { $0.count }, 1)
+        XCTAssertGreaterThan(answer.usage.cachedTokens, 0, "it goes on from the call")
+        // What may not be called is for the caller.
+        let first = try await model.respondWithTools(to: asking("?"), tools: [rain], use: ToolUse(mostRounds: 0))
+        XCTAssertEqual(first.toolCalls.map(\.name), ["rain"])
+        XCTAssertEqual(first.finishReason, .toolCalls)
+        XCTAssertNoThrow(try first.toolCalls[0].decode(Rain.Arguments.self))
+        XCTAssertEqual(rain.heard.with { $0.count }, 1)
         // In a session, what was called and said is part of the conversation.
         let session = try await model.session()
-        _ = try await session.respondWithTools(to: asking("What is the weather?"), tools: [weather], use: ToolUse(mostRounds: 1))
+        _ = try await session.respondWithTools(to: asking("?"), tools: [rain], use: ToolUse(mostRounds: 1))
         let messages = try session.messages()
         XCTAssertEqual(messages.map(\.role), ["user", "assistant", "tool", "assistant"])
-        XCTAssertEqual(messages[2].content, "sunny")
+        XCTAssertEqual(messages[2].content, "yes")
         await session.close()
         await model.close()
     }
 
     func testRefusedFailedAndUnknownCallsAreToldToTheModel() async throws {
-        let model = try await Model.load(try Given.bundle("chat"), options: LoadOptions(contextTokens: 2048, threads: 1))
-        var weather = Weather()
-        weather.fails = true
+        let model = try await Given.model()
+        var rain = Rain()
+        rain.fails = true
         let told = Locked<[String]>([])
         let keep: @Sendable (ToolCall, String) async -> Void = { _, result in told.with { $0.append(result) } }
-        _ = try await model.respondWithTools(
-            to: asking("What is the weather?"), tools: [weather], use: ToolUse(mostRounds: 1, onCall: keep))
-        _ = try await model.respondWithTools(
-            to: asking("What is the weather?"), tools: [weather], use: ToolUse(mostRounds: 1, confirm: { _ in false }, onCall: keep))
-        var request = asking("What is the weather?")
-        request.tools = [weather.toolDescription]
-        _ = try await model.respondWithTools(to: request, tools: [], use: ToolUse(mostRounds: 1, onCall: keep))
+        let first = try await model.respond(
+            to: {
+                var request = asking("?")
+                request.tools = [rain.toolDescription]
+                return request
+            }())
+        for (tools, confirm) in [([rain], true), ([rain], false), ([], true)] as [([Rain], Bool)] {
+            let use = ToolUse(confirm: { _ in confirm }, onCall: keep)
+            let messages = try await use.results(of: first.toolCalls, from: tools)
+            XCTAssertEqual(messages.map(\.role), ["tool"])
+            XCTAssertEqual(messages[0].json["tool_call_id"]?.string, first.toolCalls[0].id)
+            XCTAssertEqual(messages[0].content, told.with { $0.last })
+        }
         let found = told.with { $0 }
-        XCTAssertEqual(found.count, 3)
-        XCTAssertTrue(found[0].contains("the station is silent"), found[0])
+        XCTAssertTrue(found[0].hasPrefix("error: text: no"), found[0])
         XCTAssertTrue(found[1].contains("does not want"), found[1])
-        XCTAssertTrue(found[2].contains("no tool `weather`"), found[2])
-        XCTAssertEqual(weather.heard.with { $0.count }, 1, "a call that is refused is not made")
+        XCTAssertTrue(found[2].contains("no tool `rain`"), found[2])
+        XCTAssertEqual(rain.heard.with { $0.count }, 1, "a call that is refused is not made")
         await model.close()
     }
 

@@ -34,17 +34,25 @@ public struct LanguageModelCapabilities: Sendable {
 }
 
 public struct GenerationSchema: Sendable, Codable {
-    public let json: String
-    public init(json: String) { self.json = json }
-    public init(from decoder: any Decoder) throws { json = "{}" }
+    let isObject: Bool
+
+    /// One of two words, or an object with such a field, as a `@Generable` type would be encoded.
+    public init(isObject: Bool) { self.isObject = isObject }
+    public init(from decoder: any Decoder) throws { isObject = false }
 
     public func encode(to encoder: any Encoder) throws {
-        // A schema that holds a text to two words, as one of a `@Generable` type would be encoded.
         var keyed = encoder.container(keyedBy: Key.self)
-        try keyed.encode(["yes", "no"], forKey: .enum)
+        guard isObject else {
+            try keyed.encode(["yes", "no"], forKey: .enum)
+            return
+        }
+        try keyed.encode("object", forKey: .type)
+        try keyed.encode(["of": GenerationSchema(isObject: false)], forKey: .properties)
+        try keyed.encode(["of"], forKey: .required)
+        try keyed.encode(false, forKey: .additionalProperties)
     }
 
-    private enum Key: String, CodingKey { case `enum` }
+    private enum Key: String, CodingKey { case `enum`, type, properties, required, additionalProperties }
 }
 
 public struct GeneratedContent: Sendable {

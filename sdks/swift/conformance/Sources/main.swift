@@ -83,9 +83,7 @@ final class Case {
 
     /// At most so many events of a stream that was started.
     private func read(_ step: JSON, most: Int) async throws -> JSON {
-        let name = step["of"]?.string ?? ""
-        guard var reader = readers[name] else { throw Missing() }
-        defer { readers[name] = reader }
+        let reader = try at(readers, step)
         var events: [JSON] = []
         while events.count < most, let event = try await reader.next() { events.append(event.json) }
         return ["events": .array(events)]

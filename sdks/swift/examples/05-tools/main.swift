@@ -4,18 +4,21 @@
 import Cactus
 import Foundation
 
-struct Weather: Tool {
+struct Rain: Tool {
     struct Arguments: Decodable, SchemaProviding {
-        enum City: String, CaseIterable, Decodable, SchemaProviding { case paris = "Paris", rome = "Rome" }
+        enum City: String, CaseIterable, Decodable, SchemaProviding {
+            case paris = "Paris"
+            case rome = "Rome"
+        }
         var city: City
         static let schema = Schema.object(["city": City.schema])
     }
 
-    let name = "weather"
-    let description = "The weather in a city, now."
+    let name = "rain"
+    let description = "Rain"
 
     func call(arguments: Arguments) async throws -> String {
-        "18 degrees in \(arguments.city.rawValue), light rain"
+        arguments.city == .paris ? "yes" : "no"
     }
 }
 
@@ -25,8 +28,8 @@ guard CommandLine.arguments.count == 2 else {
 }
 let model = try await Model.load(CommandLine.arguments[1])
 let session = try await model.session()
-var request = Request("Do I need an umbrella in Paris?")
-request.options.maxTokens = 200
+var request = Request("Rain")
+request.options.maxTokens = 90
 request.toolChoice = .required
 let use = ToolUse(mostRounds: 1) { call in
     print("the model asks for \(call.name)(\(call.arguments))")
@@ -34,7 +37,7 @@ let use = ToolUse(mostRounds: 1) { call in
 } onCall: { _, result in
     print("it is told: \(result)")
 }
-let answer = try await session.respondWithTools(to: request, tools: [Weather()], use: use)
-print(answer.text.isEmpty ? "it asks for \(answer.toolCalls.map(\.name))" : answer.text)
+let answer = try await session.respondWithTools(to: request, tools: [Rain()], use: use)
+print(answer.text)
 await session.close()
 await model.close()

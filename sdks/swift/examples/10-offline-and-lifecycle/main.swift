@@ -32,11 +32,14 @@ let after = try await model.respond(to: request)
 print(before.tokens.count, after.tokens.count)
 
 // A screen that is left: the answer under way is cancelled, and close waits for it.
-let stream = model.stream(request)
-await model.close()
-var last: Event?
-for try await event in stream { last = event }
-if case .cancelled = last { print("cancelled when it was closed") }
+var long = Request()
+long.prompt = "One, two, three,"
+long.options.maxTokens = 400
+long.options.other = ["ignore_eos": true]
+for try await event in model.stream(long) {
+    if case .started = event { await model.close() }
+    if case .cancelled = event { print("cancelled when it was closed") }
+}
 do {
     _ = try await model.respond(to: request)
 } catch let error as CactusError {

@@ -18,7 +18,7 @@ request.options.maxTokens = 20
 // In an application, a dialog. Without an answer nothing leaves.
 for yes in [false, true] {
     let answer = try await model.respond(to: request) { question in
-        print("May \(question.classes) go to \(question.host ?? "?"), for at most \(question.most ?? "?") dollars? \(yes ? "yes" : "no")")
+        print("May \(question.classes) go to \(question.host ?? "?"), for at most \(question.most ?? "?")? \(yes ? "yes" : "no")")
         return yes
     }
     print("\(answer.answeredBy ?? "?") (\(answer.routeReason ?? "?")): \(answer.text)")
