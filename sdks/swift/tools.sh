@@ -1,6 +1,6 @@
 # Where Swift is, for the scripts beside this one, which source it. It sets `run`, what a command of Swift's toolchain is begun with.
 #
-# That is nothing where `swift` 6 is on the path. Else it is a folder with a later Debian, which scripts/debian_root.sh makes:
+# That is nothing where `swift` 6.2 or later is on the path. Else it is a folder with a later Debian, which scripts/debian_root.sh makes:
 # CACTUS_DEBIAN_ROOT names it.
 packages=(swiftlang swiftlang-dev libc6-dev libstdc++-14-dev gcc python3)
 debian=${CACTUS_DEBIAN_ROOT:-$HOME/.cache/cactus/debian-sid}
@@ -9,7 +9,7 @@ run=()
 
 # Whether Swift is there; with `install` it may be installed.
 have_swift() {
-    if command -v swift >/dev/null && swift --version 2>/dev/null | grep -qE 'Swift version ([6-9]|[1-9][0-9])'; then
+    if command -v swift >/dev/null && swift --version 2>/dev/null | grep -qE 'Swift version (6\.[2-9]|[7-9]|[1-9][0-9])'; then
         return 0
     fi
     if [[ ! -x $debian/usr/bin/swift-build && ${1:-} == install ]]; then

@@ -107,6 +107,16 @@ class Packing(unittest.TestCase):
         headers = out / "CCactus.xcframework" / "ios-arm64" / "Headers"
         run(tool("clang"), "-target", "arm64-apple-ios14.0", "-ffreestanding", "-fmodules", f"-fmodules-cache-path={self.folder}/modules", "-fsyntax-only", "-I", headers, program)  # fmt: skip
 
+    def test_the_privacy_manifest_says_what_the_library_uses(self) -> None:
+        path = HERE.parent / "Sources" / "Cactus" / "PrivacyInfo.xcprivacy"
+        run(tool("plutil"), "-lint", path)
+        about = plistlib.loads(path.read_bytes())
+        reasons = {each["NSPrivacyAccessedAPIType"]: each["NSPrivacyAccessedAPITypeReasons"] for each in about["NSPrivacyAccessedAPITypes"]}
+        prefix = "NSPrivacyAccessedAPICategory"
+        wanted = {f"{prefix}FileTimestamp": ["C617.1", "0A2A.1"], f"{prefix}SystemBootTime": ["35F9.1"], f"{prefix}DiskSpace": ["E174.1"]}
+        self.assertEqual(reasons, wanted)
+        self.assertIs(about["NSPrivacyTracking"], False)
+
     def test_archives_in_the_form_of_gnu_are_read(self) -> None:
         code, said, _ = self.pack("gnu", f"ios/arm64={self.library('arm64-apple-ios14.0', form='gnu')}")
         self.assertEqual(code, 0, said)

@@ -9,6 +9,6 @@ build=${CACTUS_SWIFT_BUILD:-${CACTUS_CONFORMANCE_BUILD:-$(mktemp -d)}/swift}
 mkdir -p "$build"
 # shellcheck source=../tools.sh
 source sdks/swift/tools.sh
-have_swift || skip "there is no Swift 6; sdks/swift/test.sh installs one where it can"
+have_swift || skip "there is no Swift 6.2; sdks/swift/test.sh installs one where it can"
 swift_build build --package-path sdks/swift --scratch-path "$build/package" --product conformance
 exec "${run[@]}" "$build/package/debug/conformance" "$1" "$2"

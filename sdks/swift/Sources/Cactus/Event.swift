@@ -74,7 +74,7 @@ public struct Source: Sendable, Hashable {
 public struct Consent: Sendable {
     /// All that is known, under the names of the library.
     public let json: JSON
-    let asked: Running
+    let asked: Asked
 
     /// What would leave: `text`, `tool_result`, `image`, `audio`, `document`.
     public var classes: [String] { (json["classes"]?.array ?? []).compactMap(\.string) }
@@ -92,7 +92,15 @@ public struct Consent: Sendable {
     ///
     /// - Throws: ``CactusError`` of the kind `argument` where the question was answered already, or nobody waits for it any more.
     public func answer(_ yes: Bool) throws {
-        try asked.consent(yes)
+        guard let running = asked.running else { throw CactusError(code: Code.argument, message: "the answer is over") }
+        try running.consent(yes)
+    }
+
+    /// The answer that asks. A question that nobody reads does not keep it.
+    final class Asked: @unchecked Sendable {
+        weak var running: Running?
+
+        init(_ running: Running) { self.running = running }
     }
 }
 
@@ -116,7 +124,7 @@ extension Event {
                 ))
         case "source": self = .source(Source(json: json.without("event")))
         case "replaced": self = .replaced(Source(json: json.without("event")))
-        case "consent": self = .consent(Consent(json: json.without("event"), asked: answer))
+        case "consent": self = .consent(Consent(json: json.without("event"), asked: Consent.Asked(answer)))
         case "done": self = .done(Answer(json: json["result"] ?? [:]))
         case "cancelled": self = .cancelled(Answer(json: json["result"] ?? [:]))
         case "failed":

@@ -1,3 +1,4 @@
+import CCactus
 import Foundation
 import XCTest
 
@@ -88,6 +89,22 @@ final class PolicyTests: XCTestCase {
         while let event = try await reader.next() { last = event }
         XCTAssertTrue(isCancelled(last))
         XCTAssertEqual(target.asked, 0)
+    }
+
+    func testAQuestionThatNobodyReadsKeepsNothing() async throws {
+        let (model, target) = (try await Given.model(), try Target(says: "from afar"))
+        try await model.setPolicy(try policy(target))
+        var running: Running? = Running.start([model.owner]) { [owner = model.owner] in
+            var handle: OpaquePointer?
+            try check(cactus_request_start(owner.pointer, Given.short().json.text, nil, nil, &handle))
+            return UInt(bitPattern: handle)
+        }
+        let isGone = { [weak running] in running == nil }
+        try await Task.sleep(nanoseconds: 50_000_000)
+        running?.cancel()
+        running = nil
+        await eventually("it is gone") { isGone() }
+        await model.close()
     }
 
     func testAWrongPolicyChangesNothing() async throws {
