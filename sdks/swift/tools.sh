@@ -1,9 +1,10 @@
+# shellcheck shell=bash
 # Where Swift is, for the scripts beside this one, which source it. It sets `run`, what a command of Swift's toolchain is begun with.
 #
-# That is nothing where `swift` 6.2 or later is on the path. Else it is a folder with a later Debian, which scripts/debian_root.sh makes:
-# CACTUS_DEBIAN_ROOT names it.
+# That is nothing where `swift` 6.2 or later is on the path. Else it is a folder with a later Debian, which scripts/debian_root.sh makes and other
+# SDKs use, too: CACTUS_SID names it.
 packages=(swiftlang swiftlang-dev libc6-dev libstdc++-14-dev gcc python3)
-debian=${CACTUS_DEBIAN_ROOT:-$HOME/.cache/cactus/debian-sid}
+sid=${CACTUS_SID:-$HOME/.cache/cactus/sid}
 scratch=$(dirname "$(mktemp -u)")
 run=()
 
@@ -12,14 +13,16 @@ have_swift() {
     if command -v swift >/dev/null && swift --version 2>/dev/null | grep -qE 'Swift version (6\.[2-9]|[7-9]|[1-9][0-9])'; then
         return 0
     fi
-    if [[ ! -x $debian/usr/bin/swift-build && ${1:-} == install ]]; then
-        echo "installing Swift into $debian (some 600 MB)" >&2
-        scripts/debian_root.sh "$debian" "${packages[@]}" >&2 || return 1
+    [[ $(id -u) == 0 ]] || return 1
+    if [[ ${1:-} == install && ! (-x $sid/usr/bin/swift-build && -x $sid/usr/bin/python3) ]]; then
+        [[ -e $sid/.made ]] || command -v debootstrap >/dev/null || return 1
+        echo "installing Swift into $sid (some 600 MB)" >&2
+        timeout 1200 scripts/debian_root.sh "$sid" "${packages[@]}" >&2 || return 1
     fi
-    [[ -x $debian/usr/bin/swift-build && -x $debian/usr/bin/python3 ]] || return 1
+    [[ -x $sid/usr/bin/swift-build && -x $sid/usr/bin/python3 ]] || return 1
     # What scripts make and read is seen inside of it, too.
     export DEBIAN_ROOT_BIND="$scratch $prefix $build ${DEBIAN_ROOT_BIND:-}"
-    run=(scripts/debian_root.sh "$debian" --)
+    run=(scripts/debian_root.sh "$sid" --)
 }
 
 # Builds with what every build needs.
