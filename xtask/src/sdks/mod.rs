@@ -7,6 +7,7 @@
 //! `sdks/README.md` says what all SDKs have in common.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer reads it")]
 
+mod dart;
 mod kotlin;
 mod node;
 pub(crate) mod suites;
@@ -25,6 +26,7 @@ type Layer = (&'static str, fn(&Abi) -> Vec<Generated>);
 
 /// Each language.
 const LAYERS: &[Layer] = &[
+    ("dart", dart::files),
     ("kotlin", kotlin::files),
     ("node", node::files),
     ("swift", swift::files),
