@@ -4,6 +4,7 @@ library;
 import 'dart:io';
 
 import 'harness.dart';
+import 'hook.dart' as hook;
 import 'lifetimes.dart' as lifetimes;
 import 'media.dart' as media;
 import 'requests.dart' as requests;
@@ -11,6 +12,7 @@ import 'tools.dart' as tools;
 
 /// Defines all of them.
 void define() {
+  hook.main();
   lifetimes.main();
   requests.main();
   tools.main();

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Tests the Dart package: analysis, unit tests, examples, compiled programs, the web, documentation, conformance. tool/environment.sh
+# says what it needs. An argument runs the unit tests alone whose names contain it.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd -P)
+# shellcheck source=tool/environment.sh
+source "$here/tool/environment.sh"
+cd "$here"
+step() { printf '== %s (%s s)\n' "$*" "$SECONDS"; }
+
+step tools
+tools dart-sdk dart-ffi dart-matcher
+library
+bundles
+bound="$bound $repository"
+package_config .dart_tool/package_config.json "cactus_engine=$here"
+
+if [[ -z ${1:-} ]]; then
+    step format and analysis
+    dart format --output none --set-exit-if-changed .
+    dart analyze --fatal-infos
+    if [[ ! -d $sid$packages/hooks && ! -d $packages/hooks ]]; then
+        echo "SKIPPED: hook/build.dart is not analyzed or run: the packages hooks and code_assets are not among Debian's"
+    fi
+fi
+
+step unit tests
+dart test/all.dart ${1:+"$1"}
+[[ -z ${1:-} ]] || exit 0
+
+step bundled library
+# The library as a code asset, as a build hook brings it: the compiler is told where it is, which else the hook does.
+cat >"$work/assets.yaml" <<END
+format-version: [1, 0, 0]
+native-assets:
+  linux_x64:
+    package:cactus_engine/cactus: [absolute, "$CACTUS_LIB_PATH"]
+END
+inside /usr/lib/dart/bin/dartaotruntime /usr/lib/dart/bin/snapshots/gen_kernel_aot.dart.snapshot \
+    --platform=/usr/lib/dart/lib/_internal/vm_platform.dill --packages=.dart_tool/package_config.json \
+    --native-assets="$work/assets.yaml" -o "$work/bundled.dill" tool/bundled.dart
+CACTUS_LIB_PATH='' dart "$work/bundled.dill" | grep -x 'bundled: ABI 1'
+
+step examples
+declare -A arguments=(
+    [01-install]="chat" [02-chat]="chat" [03-stream]="chat" [04-cancel]="chat" [05-tools]="chat" [06-structured]="chat"
+    [07-picture-or-sound]="sees" [08-transcribe]="hears" [09-embed-and-search]="embeds" [10-offline-and-lifecycle]="chat"
+    [11-hybrid]="chat")
+python3 -B tool/target.py >"$work/target" &
+target=$!
+trap 'kill $target; rm -rf "$work"' EXIT
+python3 -B - "$work/tone.wav" <<'END'
+import math, struct, sys, wave
+
+with wave.open(sys.argv[1], "wb") as file:
+    file.setparams((1, 2, 16000, 0, "NONE", ""))
+    file.writeframes(b"".join(struct.pack("<h", int(16000 * math.sin(i * i * 1e-5))) for i in range(64000)))
+END
+for example in examples/*.dart; do
+    name=$(basename "$example" .dart)
+    rest=()
+    case $name in
+    07-*) rest=("$CACTUS_TEST_GOLDEN/pictures/files/rgb.png") ;;
+    08-*) rest=("$work/tone.wav") && [[ ! -d $CACTUS_TEST_BUNDLES/vad ]] || rest+=("$CACTUS_TEST_BUNDLES/vad") ;;
+    11-*) rest=("$(cat "$work/target")") ;;
+    esac
+    dart "$example" "$CACTUS_TEST_BUNDLES/${arguments[$name]}" "${rest[@]}" >"$work/said"
+    [[ -s $work/said ]] || { echo "$name said nothing" >&2 && exit 1; }
+    printf '%s: %s\n' "$name" "$(head -n 1 "$work/said" | cut -c 1-100)"
+done
+
+step compiled program
+dart compile exe examples/03-stream.dart -o "$work/stream" >/dev/null
+inside "$work/stream" "$CACTUS_TEST_BUNDLES/chat" >"$work/compiled"
+grep -q '^(length\|^(stop' "$work/compiled"
+
+step the web
+dart compile js -o "$work/web.js" tool/web.dart >/dev/null
+if command -v node >/dev/null; then
+    # Node.js stands for the browser: what does not draw is the same.
+    node -e 'globalThis.self = globalThis; require(process.argv[1])' "$work/web.js" | grep -x 'web: UnsupportedError'
+else
+    echo "SKIPPED: the web build is compiled and not run: there is no node"
+fi
+
+step documentation
+if dart doc --output "$work/api" . >"$work/doc" 2>&1; then
+    tail -n 3 "$work/doc"
+else
+    tail -n 5 "$work/doc"
+    echo "SKIPPED: dart doc does not run here"
+fi
+
+step conformance
+if [[ -f $repository/sdks/conformance/run.py && -z ${CACTUS_NO_CONFORMANCE:-} ]]; then
+    python3 -B "$repository/sdks/conformance/run.py" --only dart --cactus "$program" --lib "$CACTUS_LIB_PATH"
+else
+    echo "SKIPPED: conformance: it is not there, or runs by itself"
+fi
+step done
