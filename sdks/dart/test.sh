@@ -43,7 +43,7 @@ CACTUS_LIB_PATH='' dart "$work/bundled.dill" | grep -x 'bundled: ABI 1'
 
 step examples
 declare -A arguments=(
-    [01-install]="chat" [02-chat]="chat" [03-stream]="chat" [04-cancel]="chat" [05-tools]="chat" [06-structured]="chat"
+    [01-install]="chat" [02-chat]="chat" [03-stream]="chat" [04-cancel]="chat" [05-tools]="tools" [06-structured]="chat"
     [07-picture-or-sound]="sees" [08-transcribe]="hears" [09-embed-and-search]="embeds" [10-offline-and-lifecycle]="chat"
     [11-hybrid]="chat")
 python3 -B tool/target.py >"$work/target" &

@@ -34,11 +34,11 @@ final class _Person {
 }
 
 void main() {
-  const large = ModelOptions(contextTokens: 1024, threads: 1);
+  const large = ModelOptions(contextTokens: 2048, threads: 1);
   group('tools', () {
     test('are called with arguments that follow the schema, so many rounds', () async {
-      final (model, heard) = (await open('chat', large), <Json>[]);
-      final tool = Tool('weather', 'Weather of a city', _weather, (arguments) {
+      final (model, heard) = (await open('tools', large), <Json>[]);
+      final tool = Tool('weather', 'Weather', _weather, (arguments) {
         heard.add(arguments);
         return {'sky': 'clear'};
       });
@@ -52,11 +52,12 @@ void main() {
       expect(answer.finishReason, 'tool_calls');
       expect(answer.toolCalls.single.name, 'weather');
       final none = await model.respondWithTools(_question('none'), [tool]);
-      expect((none.toolCalls, heard.length), (isEmpty, 2));
+      expect(none.toolCalls, isEmpty);
+      expect(heard, hasLength(2));
     });
 
     test('a session keeps the calls and their results', () async {
-      final model = await open('chat', large);
+      final model = await open('tools', large);
       final session = await model.session();
       final tool = Tool('weather', 'Weather', _weather, (_) => 'sunny');
       await session.respondWithTools(_question(), [tool], mostRounds: 1);
@@ -67,7 +68,7 @@ void main() {
     });
 
     test('a refusal and an exception become what the model reads', () async {
-      final (model, asked) = (await open('chat', large), <String>[]);
+      final (model, asked) = (await open('tools', large), <String>[]);
       final tool = Tool('weather', 'Weather', _weather, (_) => throw const FormatException('no network'));
       final session = await model.session();
       await session.respondWithTools(
@@ -201,7 +202,9 @@ void main() {
         },
       );
       expect((answer.text, target.asked), ('from afar', 1));
-      expect((question!.classes, question!.target, question!.host), (['text'], 'far', contains('127.0.0.1')));
+      expect(question!.classes, ['text']);
+      expect(question!.target, 'far');
+      expect(question!.host, contains('127.0.0.1'));
       expect(question!.most, isNotNull);
       final stream = model.stream(hello);
       await for (final event in stream) {
@@ -227,7 +230,8 @@ void main() {
       );
       final events = await stream.toList();
       expectWhole(events);
-      expect((events.last, target.asked), (isA<CancelledEvent>(), 0));
+      expect(events.last, isA<CancelledEvent>());
+      expect(target.asked, 0);
     });
 
     test('a wrong policy is refused', () async {

@@ -111,11 +111,15 @@ bundles() {
     export CACTUS_CACHE=$work/cache CACTUS_STATE=$work/state
     mkdir -p "$CACTUS_TEST_BUNDLES"
     bound="${bound:-} $CACTUS_TEST_BUNDLES"
-    local -A source=([chat]=models/qwen2_tied [embeds]=embedding/bert [pictures]=embedding/clip_pictures
+    local -A source=([chat]=models/qwen2_tied [tools]=models/qwen2_tied [embeds]=embedding/bert [pictures]=embedding/clip_pictures
         [sees]=seeing/smolvlm [hears]=speech/whisper)
     for name in "${!source[@]}"; do
-        [[ -d $CACTUS_TEST_BUNDLES/$name ]] ||
-            "$program" convert "$repository/golden/${source[$name]}" "$CACTUS_TEST_BUNDLES/$name" >/dev/null
+        [[ ! -d $CACTUS_TEST_BUNDLES/$name ]] || continue
+        rm -rf "$work/source"
+        cp -r "$repository/golden/${source[$name]}" "$work/source"
+        # Rounds of calls need more context than this model was made for. It says nothing sensible in any.
+        [[ $name != tools ]] || sed -i 's/"max_position_embeddings": 512/"max_position_embeddings": 4096/' "$work/source/config.json"
+        "$program" convert "$work/source" "$CACTUS_TEST_BUNDLES/$name" >/dev/null
     done
     local detector=$repository/sdks/conformance/materials.py
     if [[ -d $CACTUS_TEST_BUNDLES/vad ]]; then

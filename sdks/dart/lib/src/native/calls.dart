@@ -391,20 +391,20 @@ List<SentDocument> getFromIndex((int, List<int>) job) => using((arena) {
     places.vectors,
     places.vectorSizes,
   );
-  // First how much room they need, with room for nothing.
+  // First how much room they need, with room for next to nothing.
   for (var i = 0; i < count; i++) {
     places.texts[i] = arena<Char>();
     places.metadatas[i] = arena<Char>();
     places.vectors[i] = arena<Float>();
-    places.textSizes[i] = places.metadataSizes[i] = places.vectorSizes[i] = 0;
+    places.textSizes[i] = places.metadataSizes[i] = places.vectorSizes[i] = 1;
   }
   var code = get();
   // Another program may write meanwhile.
   for (var tries = 0; code == -2 && tries < 8; tries++) {
     for (var i = 0; i < count; i++) {
-      places.texts[i] = arena<Char>(places.textSizes[i] + 1);
-      places.metadatas[i] = arena<Char>(places.metadataSizes[i] + 1);
-      places.vectors[i] = arena<Float>(places.vectorSizes[i] + 1);
+      places.texts[i] = arena<Char>(places.textSizes[i]);
+      places.metadatas[i] = arena<Char>(places.metadataSizes[i]);
+      places.vectors[i] = arena<Float>(places.vectorSizes[i]);
     }
     code = get();
   }
