@@ -41,14 +41,16 @@ inside /usr/lib/dart/bin/dartaotruntime /usr/lib/dart/bin/snapshots/gen_kernel_a
     --native-assets="$work/assets.yaml" -o "$work/bundled.dill" tool/bundled.dart
 CACTUS_LIB_PATH='' dart "$work/bundled.dill" | grep -x 'bundled: ABI 1'
 
-step examples
+step examples, compiled
+dart compile exe --packages=.dart_tool/package_config.json tool/examples.dart -o "$work/examples" >/dev/null
 declare -A arguments=(
     [01-install]="chat" [02-chat]="chat" [03-stream]="chat" [04-cancel]="chat" [05-tools]="tools" [06-structured]="chat"
     [07-picture-or-sound]="sees" [08-transcribe]="hears" [09-embed-and-search]="embeds" [10-offline-and-lifecycle]="chat"
     [11-hybrid]="chat")
 python3 -B tool/target.py >"$work/target" &
 target=$!
-trap 'kill $target; rm -rf "$work"' EXIT
+for _ in {1..100}; do [[ ! -s $work/target ]] || break; sleep 0.2; done
+trap 'kill "$target"; rm -rf "$work"' EXIT
 python3 -B - "$work/tone.wav" <<'END'
 import math, struct, sys, wave
 
@@ -64,18 +66,13 @@ for example in examples/*.dart; do
     08-*) rest=("$work/tone.wav") && [[ ! -d $CACTUS_TEST_BUNDLES/vad ]] || rest+=("$CACTUS_TEST_BUNDLES/vad") ;;
     11-*) rest=("$(cat "$work/target")") ;;
     esac
-    dart "$example" "$CACTUS_TEST_BUNDLES/${arguments[$name]}" "${rest[@]}" >"$work/said"
+    inside timeout 60 "$work/examples" "$name" "$CACTUS_TEST_BUNDLES/${arguments[$name]}" "${rest[@]}" >"$work/said"
     [[ -s $work/said ]] || { echo "$name said nothing" >&2 && exit 1; }
     printf '%s: %s\n' "$name" "$(head -n 1 "$work/said" | cut -c 1-100)"
 done
 
-step compiled program
-dart compile exe examples/03-stream.dart -o "$work/stream" >/dev/null
-inside "$work/stream" "$CACTUS_TEST_BUNDLES/chat" >"$work/compiled"
-grep -q '^(length\|^(stop' "$work/compiled"
-
 step the web
-dart compile js -o "$work/web.js" tool/web.dart >/dev/null
+dart compile js --packages=.dart_tool/package_config.json -o "$work/web.js" tool/web.dart >/dev/null
 if command -v node >/dev/null; then
     # Node.js stands for the browser: what does not draw is the same.
     node -e 'globalThis.self = globalThis; require(process.argv[1])' "$work/web.js" | grep -x 'web: UnsupportedError'
@@ -84,11 +81,10 @@ else
 fi
 
 step documentation
-if dart doc --output "$work/api" . >"$work/doc" 2>&1; then
-    tail -n 3 "$work/doc"
+if [[ -n ${CACTUS_DART_DOC:-} ]]; then
+    dart doc --output "$work/api" . | tail -n 3
 else
-    tail -n 5 "$work/doc"
-    echo "SKIPPED: dart doc does not run here"
+    echo "SKIPPED: dart doc takes half a minute: set CACTUS_DART_DOC=1"
 fi
 
 step conformance

@@ -14,10 +14,10 @@ Future<void> main(List<String> arguments) async {
 
   // A button calls `cancel`. The stream ends within a token, with what was said so far.
   final stream = model.stream(request);
-  var pieces = 0;
   await for (final event in stream) {
-    if (event is TextEvent && ++pieces == 5) stream.cancel();
+    if (event is TextEvent) stream.cancel();
     if (event is CancelledEvent) print('Cancelled after ${event.answer.tokens.length} tokens.');
+    if (event is DoneEvent) print('It was faster than the button.');
   }
 
   // Who leaves the loop cancels, too. Nothing runs any more behind it.

@@ -13,7 +13,7 @@ Future<void> main(List<String> arguments) async {
     Request.text('Explain the theory of everything.', options: const GenerateOptions(maxTokens: 40)),
     // An application shows a dialog here. Without a yes, nothing leaves.
     onConsent: (question) {
-      print('May ${question.classes.join(' and ')} go to ${question.host}, for \$${question.most} at most? Yes.');
+      print('May ${question.classes.join(' and ')} go to ${question.host}, for ${question.most} at most? Yes.');
       return true;
     },
   );

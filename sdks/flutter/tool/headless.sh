@@ -10,5 +10,6 @@ headless() {
         cat "$work/compiled" >&2
         return 1
     }
-    inside timeout 300 "$engine/flutter_tester" --disable-vm-service --non-interactive --packages="$2" "$work/program.dill"
+    # As the command `flutter` does, so that time and fonts are those of tests.
+    FLUTTER_TEST=true inside timeout 300 "$engine/flutter_tester" --disable-vm-service --non-interactive --use-test-fonts --packages="$2" "$work/program.dill"
 }

@@ -117,7 +117,7 @@ final class ConsentEvent extends Event {
   /// Where it would go.
   String? get host => json['host'] as String?;
 
-  /// What it may cost at most, in dollars, as text.
+  /// What it may cost at most, as text for a person: `\$0.05`.
   String? get most => json['most']?.toString();
 
   /// Why it is wanted.

@@ -180,6 +180,21 @@ List<Json> nextEvents(Next job) => using((arena) {
   }
 });
 
+/// As [nextEvents], again and again, until the number at an address is not 0.
+/// Events go to a port; the last ones, or those that end with a question, are
+/// the result.
+List<Json> followEvents((Next, int, SendPort) job) {
+  final (next, address, port) = job;
+  final stop = Pointer<Int32>.fromAddress(address);
+  while (stop.value == 0) {
+    final events = nextEvents(next);
+    if (events.isEmpty) continue;
+    if (events.last['event'] case 'done' || 'cancelled' || 'failed' || 'consent') return events;
+    port.send(events);
+  }
+  return const [];
+}
+
 /// Waits until a request has ended, whatever came of it.
 void awaitEnd(int request) => using((arena) {
   final result = arena<Pointer<Char>>();

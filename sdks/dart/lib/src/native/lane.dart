@@ -8,6 +8,7 @@ library;
 
 import 'dart:async';
 import 'dart:collection';
+import 'dart:ffi';
 import 'dart:isolate';
 
 import 'library.dart';
@@ -21,6 +22,12 @@ final Lane jobs = Lane('cactus-jobs', 3);
 
 /// What waits for the end of something.
 final Lane closing = Lane('cactus-close', 1);
+
+/// A job ends as nobody wants its events now.
+const pausedBit = 1;
+
+/// A job ends as another wants its isolate.
+const wantedBit = 2;
 
 /// A few isolates that do jobs in the order in which they come.
 final class Lane {
@@ -36,6 +43,10 @@ final class Lane {
   final _waiting = Queue<_Job>();
   final _idle = <_Worker>[];
   var _workers = 0;
+
+  /// Jobs that go on until their number is not 0: a place that the isolates
+  /// share. Only the isolate that the lane works for writes it.
+  final endless = <Pointer<Int32>>{};
 
   /// Whether somebody waits for an isolate.
   bool get isCrowded => _waiting.isNotEmpty;
@@ -74,6 +85,10 @@ final class Lane {
             .ignore();
         return;
       } else {
+        // Whoever waits gets the place of one that goes on.
+        for (final stop in endless) {
+          stop.value |= wantedBit;
+        }
         return;
       }
     }

@@ -1,5 +1,8 @@
 import 'dart:async';
 import 'dart:ffi';
+import 'dart:isolate';
+
+import 'package:ffi/ffi.dart';
 
 import '../answer.dart';
 import '../error.dart';
@@ -14,6 +17,20 @@ import 'owned.dart';
 /// it, and where others do.
 const _patientMs = 25;
 const _impatientMs = 2;
+
+/// Joins texts that follow each other, in place.
+void joinTexts(List<Json> events) {
+  var kept = 0;
+  for (final event in events) {
+    final last = kept > 0 ? events[kept - 1] : null;
+    if (last?['event'] == event['event'] && (event['event'] == 'text' || event['event'] == 'reasoning')) {
+      last!['text'] = '${last['text']}${event['text']}';
+    } else {
+      events[kept++] = event;
+    }
+  }
+  events.length = kept;
+}
 
 /// A request whose events are fetched by the helper isolates.
 final class NativeStream extends AnswerStream implements Finalizable {
@@ -30,12 +47,24 @@ final class NativeStream extends AnswerStream implements Finalizable {
   /// The model or session.
   final Object owner;
 
-  late final _controller = StreamController<Event>(onListen: _pump, onResume: _pump, onCancel: _left);
+  late final _controller = StreamController<Event>(
+    onListen: _pump,
+    onPause: _paused,
+    onResume: _resumed,
+    onCancel: _left,
+  );
   final _answer = Completer<Answer>();
   final _stopped = Completer<bool>();
   Future<void>? _begun;
   Future<void>? _closed;
   Owned? _request;
+
+  /// Events for the end of this turn.
+  final _heard = <Json>[];
+
+  /// What ends the reading on a helper isolate.
+  Pointer<Int32>? _stop;
+  static var _readers = 0;
   var _isOver = false;
   var _isPumping = false;
 
@@ -89,16 +118,14 @@ final class NativeStream extends AnswerStream implements Finalizable {
   Future<void> _pump() async {
     if (_isPumping || _isOver) return;
     _isPumping = true;
+    _readers++;
     try {
       await begin();
       final request = _request!;
       while (!_isOver && !_controller.isPaused) {
         if (_closed != null) throw const CactusError.handle('a request');
-        final events = await quick.run(calls.nextEvents, (
-          request: request.handle,
-          timeoutMs: quick.isCrowded ? _impatientMs : _patientMs,
-          joinText: _joinText,
-        ));
+        final events = await _read(request.handle);
+        _flush();
         for (final json in events) {
           final event = Event.of(json);
           _tell(event);
@@ -109,10 +136,58 @@ final class NativeStream extends AnswerStream implements Finalizable {
       _fail(error, trace);
     } finally {
       _isPumping = false;
+      _readers--;
     }
   }
 
+  /// Reads on: alone on a helper isolate until somebody else wants it, or once
+  /// where more streams than isolates are read.
+  Future<List<Json>> _read(int request) async {
+    if (_readers > quick.most || quick.isCrowded) {
+      return quick.run(calls.nextEvents, (request: request, timeoutMs: _impatientMs, joinText: _joinText));
+    }
+    final stop = _stop = calloc<Int32>();
+    quick.endless.add(stop);
+    final port = RawReceivePort((Object? events) {
+      // What has come by the end of this turn is told together.
+      if (_heard.isEmpty) Timer.run(_flush);
+      _heard.addAll(events! as List<Json>);
+    });
+    try {
+      return await quick.run(calls.followEvents, (
+        (request: request, timeoutMs: _patientMs, joinText: _joinText),
+        stop.address,
+        port.sendPort,
+      ));
+    } finally {
+      port.close();
+      quick.endless.remove(stop);
+      _stop = null;
+      calloc.free(stop);
+    }
+  }
+
+  void _flush() {
+    if (_heard.isEmpty) return;
+    final heard = [..._heard];
+    _heard.clear();
+    if (_joinText) joinTexts(heard);
+    for (final json in heard) {
+      _tell(Event.of(json));
+    }
+  }
+
+  void _paused() {
+    if (_stop case final stop?) stop.value |= pausedBit;
+  }
+
+  void _resumed() {
+    if (_stop case final stop?) stop.value &= ~pausedBit;
+    unawaited(_pump());
+  }
+
   void _tell(Event event) {
+    if (_isOver) return;
     if (event is! LastEvent) {
       _controller.add(event);
       return;
@@ -131,6 +206,7 @@ final class NativeStream extends AnswerStream implements Finalizable {
   }
 
   void _fail(Object error, StackTrace trace) {
+    _flush();
     if (_isOver) return;
     _isOver = true;
     _finish(() => _answer.completeError(error, trace));
@@ -179,6 +255,7 @@ final class NativeStream extends AnswerStream implements Finalizable {
 
   /// Somebody has left the stream.
   Future<void> _left() async {
+    _paused();
     if (!_isOver) {
       _isOver = true;
       const error = CactusError(-11, 'cancelled', 'the stream was left before its end');
