@@ -16,7 +16,7 @@ final List<String> defined = [];
 /// Those that passed.
 final List<String> passed = [];
 
-final String _bundle = '${Platform.environment['CACTUS_TEST_BUNDLES']}/chat';
+String _bundle(String name) => '${Platform.environment['CACTUS_TEST_BUNDLES']}/$name';
 
 void _test(String name, Future<void> Function(WidgetTester tester) body) {
   defined.add(name);
@@ -37,8 +37,13 @@ Future<void> _until(WidgetTester tester, bool Function() done) async {
 
 Future<T> _real<T>(WidgetTester tester, Future<T> Function() work) async => (await tester.runAsync(work)) as T;
 
-Future<Model> _open(WidgetTester tester, [int threads = 1]) =>
-    _real(tester, () => Model.load(_bundle, options: ModelOptions(contextTokens: 512, threads: threads)));
+Future<Model> _open(WidgetTester tester, {int threads = 1, String name = 'chat', int contextTokens = 512}) => _real(
+  tester,
+  () => Model.load(
+    _bundle(name),
+    options: ModelOptions(contextTokens: contextTokens, threads: threads),
+  ),
+);
 
 AnswerStream _counting(Model model, int tokens) => model.stream({
   'prompt': 'Count.',
@@ -67,7 +72,7 @@ void main() {
     );
     await _until(tester, () => ended != null);
     expect(lengths.first, 0);
-    expect(lengths.toSet().length, greaterThan(2));
+    expect(lengths.toSet().length, greaterThan(1));
     expect(ended!.text, ended!.answer!.text);
     expect(ended!.answer!.tokens, hasLength(40));
     expect(find.text(ended!.text), findsOneWidget);
@@ -75,13 +80,14 @@ void main() {
   });
 
   _test('a screen that somebody leaves computes no further', (tester) async {
-    final model = await _open(tester);
+    // So long that it is not over before somebody leaves.
+    final model = await _open(tester, name: 'tools', contextTokens: 4000);
     late AnswerStream stream;
     var heard = 0;
     await tester.pumpWidget(
       _app(
         AnswerBuilder(
-          start: () => stream = _counting(model, 400),
+          start: () => stream = _counting(model, 3900),
           builder: (context, answer) => Text('${heard = answer.text.length}'),
         ),
       ),
@@ -135,7 +141,7 @@ void main() {
   });
 
   _test('the system says that memory is short, and that nobody looks', (tester) async {
-    final model = await _open(tester, 2);
+    final model = await _open(tester, threads: 2);
     final before = await _real(tester, () => _counting(model, 8).answer);
     final lifecycle = CactusLifecycle()..attach();
     addTearDown(lifecycle.detach);
@@ -165,7 +171,7 @@ void main() {
   });
 
   _test('the example answers', (tester) async {
-    await tester.pumpWidget(MaterialApp(home: example.Chat(model: _bundle)));
+    await tester.pumpWidget(MaterialApp(home: example.Chat(model: _bundle('chat'))));
     await _until(tester, () => find.byType(TextField).evaluate().isNotEmpty);
     await tester.enterText(find.byType(TextField), 'Why is the sky blue?');
     await tester.testTextInput.receiveAction(TextInputAction.done);

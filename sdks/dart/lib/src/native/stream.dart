@@ -150,8 +150,9 @@ final class NativeStream extends AnswerStream implements Finalizable {
     quick.endless.add(stop);
     final port = RawReceivePort((Object? events) {
       // What has come by the end of this turn is told together.
-      if (_heard.isEmpty) Timer.run(_flush);
+      if (_joinText && _heard.isEmpty) Timer.run(_flush);
       _heard.addAll(events! as List<Json>);
+      if (!_joinText) _flush();
     });
     try {
       return await quick.run(calls.followEvents, (
