@@ -53,7 +53,7 @@ Future<T> thrown<T extends Object>(FutureOr<Object?> Function() body) async {
 Future<({int passed, int failed})> runTests({
   required void Function(String line) say,
   String only = '',
-  Duration limit = const Duration(seconds: 120),
+  Duration limit = const Duration(minutes: 5),
 }) async {
   var (passed, failed) = (0, 0);
   for (final (name, body) in _tests.where((test) => test.$1.contains(only))) {
