@@ -55,13 +55,14 @@ Widget _app(Widget child) => MaterialApp(home: Scaffold(body: child));
 /// The tests, for `flutter test` and for the headless runner.
 void main() {
   _test('text grows until the answer is there', (tester) async {
-    final model = await _open(tester);
+    // So long that it is drawn more than once.
+    final model = await _open(tester, name: 'tools', contextTokens: 4000);
     final lengths = <int>[];
     AnswerSnapshot? ended;
     await tester.pumpWidget(
       _app(
         AnswerBuilder(
-          start: () => _counting(model, 40),
+          start: () => _counting(model, 2000),
           builder: (context, answer) {
             lengths.add(answer.text.length);
             return Text(answer.text);
@@ -74,7 +75,7 @@ void main() {
     expect(lengths.first, 0);
     expect(lengths.toSet().length, greaterThan(1));
     expect(ended!.text, ended!.answer!.text);
-    expect(ended!.answer!.tokens, hasLength(40));
+    expect(ended!.answer!.tokens, hasLength(2000));
     expect(find.text(ended!.text), findsOneWidget);
     await _real(tester, model.close);
   });
