@@ -9,8 +9,13 @@ use std::ptr::NonNull;
 /// Alignment in bytes of every [`AlignedBuf`]: one cache line, one AVX-512 vector.
 pub const ALIGNMENT: usize = 64;
 
-/// From this size on a buffer is its own anonymous mapping: the system commits and zeroes pages at first touch.
-const MAPPED_THRESHOLD_BYTES: usize = 128 << 10;
+/// From this size on a buffer is its own anonymous mapping: the system commits and zeroes pages at first touch. WebAssembly maps
+/// nothing.
+const MAPPED_THRESHOLD_BYTES: usize = if cfg!(target_family = "wasm") {
+    usize::MAX
+} else {
+    128 << 10
+};
 /// From this size on it is also aligned to and advised for huge pages.
 const HUGE_THRESHOLD_BYTES: usize = 4 << 20;
 const HUGE_PAGE_BYTES: usize = 2 << 20;

@@ -44,6 +44,7 @@ pub static ISA: Knob = Knob {
     kind: Kind::Choice(&[
         "auto",
         "scalar",
+        "simd128",
         "neon",
         "neon_dotprod",
         "neon_i8mm",

@@ -102,7 +102,8 @@ impl Options {
     fn count(&self, name: &str, most: u64) -> Result<Option<usize>> {
         let expected = format!("a whole number from 1 to {most}");
         let read = |value: &Value| value.as_u64().filter(|n| (1..=most).contains(n));
-        Ok(self.read(name, &expected, read)?.map(|n| n as usize))
+        let found = self.read(name, &expected, read)?;
+        Ok(found.map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
     }
 
     fn flag(&self, name: &str) -> Result<Option<bool>> {

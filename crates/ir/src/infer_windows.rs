@@ -47,7 +47,7 @@ fn reach(kernel: usize, dilation: usize) -> Result<usize> {
         .checked_sub(1)
         .and_then(|k| k.checked_mul(dilation))
         .and_then(|n| n.checked_add(1))
-        .filter(|&n| n < 1 << 40)
+        .filter(|&n| n < 1 << if usize::BITS > 32 { 40 } else { 24 })
         .ok_or_else(|| Error::ty(format!("a kernel of {kernel} with dilation {dilation} has no size")))
 }
 

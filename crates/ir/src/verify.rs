@@ -167,7 +167,7 @@ fn verify_state(op: &Op, name: &str, state: Option<&State>, types: &[&TensorType
 }
 
 /// Elements of a state (for the KV cache: of a position) beyond which its size in bytes might overflow somewhere.
-const MAX_STATE_ELEMS: usize = 1 << 40;
+const MAX_STATE_ELEMS: usize = 1 << if usize::BITS > 32 { 40 } else { 22 };
 
 impl StateKind {
     fn is_bounded(&self) -> bool {

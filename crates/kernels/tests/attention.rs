@@ -680,6 +680,7 @@ fn append_of_several_pages_from_the_middle_of_one_keeps_all_positions() {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "a panic ends the program")]
 fn pages_that_are_missing_shared_or_beyond_the_memory_panic() {
     let layout = KvLayout::new(1, 64, KvDType::I8G32).unwrap();
     let x = vec![0.0; 200 * 64];

@@ -4,6 +4,8 @@
 use crate::aarch64::{Neon, NeonDot, NeonI8mm, Sme2};
 use crate::scalar::Scalar;
 use crate::vector::{Op, Simd};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use crate::wasm::Simd128;
 #[cfg(target_arch = "x86_64")]
 use crate::x86::{Avx2, Avx2Vnni, Avx512};
 
@@ -13,6 +15,8 @@ use crate::x86::{Avx2, Avx2Vnni, Avx512};
 pub enum Tier {
     /// Portable code, any CPU.
     Scalar,
+    /// WebAssembly with `simd128`.
+    Simd128,
     /// Any ARM64 CPU, ARMv8.0 and later.
     Neon,
     /// ARM64 with the byte dot product `SDOT`.
@@ -31,8 +35,9 @@ pub enum Tier {
 
 impl Tier {
     /// Every tier of every architecture; those of one from the lowest to the highest.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Scalar,
+        Self::Simd128,
         Self::Neon,
         Self::NeonDotprod,
         Self::NeonI8mm,
@@ -47,6 +52,7 @@ impl Tier {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
+            Self::Simd128 => "simd128",
             Self::Neon => "neon",
             Self::NeonDotprod => "neon_dotprod",
             Self::NeonI8mm => "neon_i8mm",
@@ -76,6 +82,9 @@ impl std::fmt::Display for Tier {
 pub enum Isa {
     /// Portable code.
     Scalar(Scalar),
+    /// WebAssembly.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Simd128(Simd128),
     /// NEON.
     #[cfg(target_arch = "aarch64")]
     Neon(Neon),
@@ -105,6 +114,8 @@ impl Isa {
     pub fn for_tier(tier: Tier) -> Option<Self> {
         match tier {
             Tier::Scalar => Some(Self::Scalar(Scalar)),
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Tier::Simd128 => Simd128::detect().map(Self::Simd128),
             #[cfg(target_arch = "aarch64")]
             Tier::Neon => Neon::detect().map(Self::Neon),
             #[cfg(target_arch = "aarch64")]
@@ -140,6 +151,8 @@ impl Isa {
     pub const fn tier(self) -> Tier {
         match self {
             Self::Scalar(_) => Tier::Scalar,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Self::Simd128(_) => Tier::Simd128,
             #[cfg(target_arch = "aarch64")]
             Self::Neon(_) => Tier::Neon,
             #[cfg(target_arch = "aarch64")]
@@ -163,6 +176,8 @@ impl Isa {
     pub fn dispatch<O: Op>(self, op: O) -> O::Output {
         match self {
             Self::Scalar(token) => token.vectorize(op),
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Self::Simd128(token) => token.vectorize(op),
             #[cfg(target_arch = "aarch64")]
             Self::Neon(token) => token.vectorize(op),
             #[cfg(target_arch = "aarch64")]

@@ -6,14 +6,14 @@
 //!
 //! # Tokens
 //!
-//! An instruction-set token ([`Scalar`]; `Avx2`, `Avx2Vnni`, `Avx512`; `Neon`, `NeonDot`, `NeonI8mm`, `Sme2`) is a zero-sized value that can only be made where the CPU has
+//! An instruction-set token ([`Scalar`]; `Avx2`, `Avx2Vnni`, `Avx512`; `Neon`, `NeonDot`, `NeonI8mm`, `Sme2`; `Simd128`) is a zero-sized value that can only be made where the CPU has
 //! the instructions. All operations are methods of a token (trait [`Simd`]), so holding one proves that calling them is
 //! sound, and no caller writes `unsafe` for the CPU's sake.
 //!
 //! # One logical width
 //!
 //! Every tier works on vectors of [`LANES`] = 16 lanes of `f32` or `i32`: an array on the scalar tier, two 256-bit
-//! registers with AVX2, one 512-bit register with AVX-512, four 128-bit ones with NEON. Together with two rules, fused
+//! registers with AVX2, one 512-bit register with AVX-512, four 128-bit ones with NEON and in WebAssembly. Together with two rules, fused
 //! where the code says fused, and reductions in the one order that [`Simd::reduce_sum`] defines, this makes results
 //! bit-identical on all tiers: kernels put element `i` into lane `i % 16`, so the order of additions is the same
 //! everywhere. No operation here has a result that depends on the tier within its documented domain.
@@ -61,6 +61,8 @@ mod aarch64;
 mod isa;
 mod scalar;
 mod vector;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -69,5 +71,7 @@ pub use aarch64::{Arm, Baseline, Dotprod, HasDotprod, I8mm, Level, Neon, NeonDot
 pub use isa::{Isa, Tier};
 pub use scalar::Scalar;
 pub use vector::{LANES, Op, Simd};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub use wasm::Simd128;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx2Vnni, Avx512};

@@ -9,7 +9,7 @@ use cactus_tensor::DType;
 use std::collections::HashMap;
 
 /// Most bytes of one value.
-const MAX_VALUE_BYTES: usize = 1 << 34;
+const MAX_VALUE_BYTES: usize = 1 << if usize::BITS > 32 { 34 } else { 30 };
 
 /// Where a value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

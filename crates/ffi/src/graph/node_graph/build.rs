@@ -17,7 +17,7 @@ pub(crate) const MAX_RANK: usize = TensorType::MAX_RANK;
 /// Most nodes of a graph.
 const MAX_NODES: usize = 1 << 20;
 /// Most bytes of a node, as it is held.
-const MAX_NODE_BYTES: usize = 1 << 34;
+const MAX_NODE_BYTES: usize = 1 << if usize::BITS > 32 { 34 } else { 30 };
 
 /// A node.
 #[derive(Clone, Debug)]
