@@ -26,3 +26,12 @@ pub use cores::Cores;
 pub use error::{Error, ErrorKind, Result};
 pub use lock::Lock;
 pub use pool::{Pool, Step};
+
+/// Number of this process; 0 in WebAssembly, whose system has no processes.
+#[must_use]
+pub fn process_id() -> u32 {
+    match cfg!(target_family = "wasm") {
+        true => 0,
+        false => std::process::id(),
+    }
+}

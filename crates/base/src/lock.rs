@@ -1,8 +1,10 @@
-//! An advisory lock on a file, which the system releases when its holder ends, however that happens.
+//! An advisory lock on a file, which the system releases when its holder ends, however that happens. WebAssembly's system has no
+//! locks, and no other process: there it is a list of the paths that are locked.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Excludes every other holder of the same path, in this process and in others, until dropped.
@@ -10,6 +12,19 @@ use std::time::Duration;
 #[must_use = "the lock is released when it is dropped"]
 pub struct Lock {
     _file: File,
+    /// Its place in [`HELD`], where the system has no locks.
+    held: Option<PathBuf>,
+}
+
+static HELD: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(path) = &self.held {
+            let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+            held.retain(|other| other != path);
+        }
+    }
 }
 
 impl Lock {
@@ -22,8 +37,20 @@ impl Lock {
             fs::create_dir_all(parent)?;
         }
         let file = File::options().create(true).write(true).truncate(false).open(path)?;
+        if cfg!(target_family = "wasm") {
+            let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+            if held.iter().any(|other| other == path) {
+                return Ok(None);
+            }
+            held.push(path.to_path_buf());
+            let held = Some(path.to_path_buf());
+            return Ok(Some(Lock { _file: file, held }));
+        }
         match file.try_lock() {
-            Ok(()) => Ok(Some(Lock { _file: file })),
+            Ok(()) => Ok(Some(Lock {
+                _file: file,
+                held: None,
+            })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) => Err(e),
         }

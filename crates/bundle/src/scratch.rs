@@ -104,7 +104,7 @@ fn suffix() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let text = format!("{} {now} {count}", std::process::id());
+    let text = format!("{} {now} {count}", cactus_base::process_id());
     crate::Checksum::of(text.as_bytes()).0 >> 16
 }
 

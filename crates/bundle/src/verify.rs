@@ -226,7 +226,10 @@ fn check(maps: &[Mapped], units: &[Unit], threads: usize, progress: &(dyn Fn(u64
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(units.len()) {
-            scope.spawn(work);
+            // Fewer do it where the system refuses more.
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         work();
     });

@@ -89,13 +89,18 @@ impl Model {
     #[doc(hidden)]
     pub fn of(bundle: Arc<Bundle>, options: &LoadOptions) -> Result<Arc<Model>> {
         Self::check_answers(&bundle)?;
-        let loading = Self::has_tokenizer(&bundle).then(|| {
+        let (text, mut loading) = (OnceLock::new(), None);
+        if Self::has_tokenizer(&bundle) {
             let bundle = Arc::clone(&bundle);
-            std::thread::spawn(move || {
+            let load = move || {
                 let (tokenizer, template) = Model::load_text(&bundle)?;
                 Ok((Arc::new(tokenizer), template))
-            })
-        });
+            };
+            match cfg!(target_family = "wasm") {
+                false => loading = Some(std::thread::spawn(load)),
+                true => drop(text.set(Some(load()))),
+            }
+        }
         let defaults = match bundle.has_file("generation_config.json") {
             true => generation_defaults(&bundle.file("generation_config.json")?)?,
             false => GenerateOptions::default(),
@@ -130,7 +135,7 @@ impl Model {
             decode_threads: AtomicUsize::new(decode_threads),
             eos: OnceLock::new(),
             defaults,
-            text: OnceLock::new(),
+            text,
             loading: Mutex::new(loading),
             constraints: OnceLock::new(),
             media: Known::default(),

@@ -8,6 +8,9 @@
 //! It may depend on sessions' parts, the runtime and the base crate's threads. It deliberately has no async code, knows no
 //! protocol and no text beyond what an answer makes of its tokens. What a caller gets is a stream of [`Event`]s.
 //!
+//! Where there are no threads ([`Scheduler::without_thread`], which WebAssembly always is), whoever waits for an event computes: one
+//! pass for each call of [`Scheduler::receive`].
+//!
 //! - `core`: what happens in one pass. It has no threads of its own and no clock but the one for measuring.
 //! - `job`: one request while it waits and while it is computed.
 //! - `cache`: prefixes that were computed before.
@@ -208,6 +211,8 @@ pub struct Scheduler {
     limits: SchedulerLimits,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// What its thread would own, where it has none.
+    core: Option<Mutex<Core>>,
 }
 
 #[derive(Debug, Default)]
@@ -235,12 +240,15 @@ impl Shared {
 }
 
 impl Scheduler {
-    /// A scheduler for `model`, with its thread.
+    /// A scheduler for `model`, with its thread; on WebAssembly as [`Scheduler::without_thread`].
     ///
     /// # Errors
     /// [`Error::Argument`] for limits out of range, or a model that reads more than token ids; where memory or a thread cannot
     /// be had.
     pub fn new(model: Arc<Model>, limits: SchedulerLimits) -> Result<Arc<Scheduler>> {
+        if cfg!(target_family = "wasm") {
+            return Self::without_thread(model, limits);
+        }
         let core = Core::new(Arc::clone(&model), limits)?;
         let shared = Arc::new(Shared::default());
         shared.inbox().stats = core.stats();
@@ -254,6 +262,24 @@ impl Scheduler {
             limits,
             shared,
             thread: Some(thread),
+            core: None,
+        }))
+    }
+
+    /// A scheduler that computes where somebody calls [`Scheduler::receive`] or [`Scheduler::generate`], and only then.
+    ///
+    /// # Errors
+    /// As [`Scheduler::new`].
+    pub fn without_thread(model: Arc<Model>, limits: SchedulerLimits) -> Result<Arc<Scheduler>> {
+        let core = Core::new(Arc::clone(&model), limits)?;
+        let shared = Arc::new(Shared::default());
+        shared.inbox().stats = core.stats();
+        Ok(Arc::new(Scheduler {
+            model,
+            limits,
+            shared,
+            thread: None,
+            core: Some(Mutex::new(core)),
         }))
     }
 
@@ -334,13 +360,34 @@ impl Scheduler {
         let (sender, receiver) = mpsc::channel();
         // Whoever no longer listens cancels; that is not the case here.
         self.submit(request, Box::new(move |event| drop(sender.send(event))))?;
-        for event in receiver {
-            match event {
-                Event::End(result) => return result,
-                event => on_event(event),
+        loop {
+            match self.receive(&receiver)? {
+                Some(Event::End(result)) => return result,
+                Some(event) => on_event(event),
+                None => {}
             }
         }
-        Err(Error::Argument("the scheduler has stopped after a failure".to_owned()))
+    }
+
+    /// The next event of a request whose sink sends it to `events`; waits for it. Without a thread, one pass is computed instead
+    /// where none has come, and `None` says that it brought none.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where none comes any more, as the scheduler has stopped after a failure.
+    pub fn receive(&self, events: &mpsc::Receiver<Event>) -> Result<Option<Event>> {
+        let stopped = || Error::Argument("the scheduler has stopped after a failure".to_owned());
+        let Some(core) = &self.core else {
+            return events.recv().map(Some).map_err(|_| stopped());
+        };
+        if let Ok(event) = events.try_recv() {
+            return Ok(Some(event));
+        }
+        pass(&mut core.lock().unwrap_or_else(PoisonError::into_inner), &self.shared);
+        match events.try_recv() {
+            Ok(event) => Ok(Some(event)),
+            Err(mpsc::TryRecvError::Empty) => Ok(None),
+            Err(mpsc::TryRecvError::Disconnected) => Err(stopped()),
+        }
     }
 
     /// Forgets what is kept of earlier prompts and not in use, before the next pass. For when memory is short; answers stay the
@@ -364,6 +411,9 @@ impl Drop for Scheduler {
     fn drop(&mut self) {
         self.shared.inbox().stop = true;
         self.shared.arrived.notify_one();
+        if let Some(core) = &mut self.core {
+            pass(core.get_mut().unwrap_or_else(PoisonError::into_inner), &self.shared);
+        }
         if let Some(thread) = self.thread.take()
             // A sink may hold the last reference.
             && thread.thread().id() != std::thread::current().id()
@@ -401,24 +451,10 @@ fn work(mut core: Core, shared: &Shared) {
             while inbox.jobs.is_empty() && core.is_idle() && !inbox.stop && !inbox.forget {
                 inbox = shared.arrived.wait(inbox).unwrap_or_else(PoisonError::into_inner);
             }
-            let stop = inbox.stop;
-            if std::mem::take(&mut inbox.forget) {
-                core.forget_prefixes();
-            }
-            core.take(&mut inbox.jobs);
-            inbox.stats = core.stats();
             drop(inbox);
-            if stop {
-                core.cancel_all();
+            if pass(&mut core, shared) {
                 return;
             }
-            core.step();
-            let mut inbox = shared.inbox();
-            inbox.stats = core.stats();
-            inbox.service = core.service_seconds();
-            drop(inbox);
-            // Whoever hears of the end finds it in the counts.
-            core.tell();
         }
     }));
     if result.is_err() {
@@ -427,4 +463,28 @@ fn work(mut core: Core, shared: &Shared) {
         inbox.stop = true;
         inbox.jobs.clear();
     }
+}
+
+/// Takes what has arrived, and computes one pass. Returns whether it was told to stop, and so has cancelled everything.
+fn pass(core: &mut Core, shared: &Shared) -> bool {
+    let mut inbox = shared.inbox();
+    let stop = inbox.stop;
+    if std::mem::take(&mut inbox.forget) {
+        core.forget_prefixes();
+    }
+    core.take(&mut inbox.jobs);
+    inbox.stats = core.stats();
+    drop(inbox);
+    if stop {
+        core.cancel_all();
+        return true;
+    }
+    core.step();
+    let mut inbox = shared.inbox();
+    inbox.stats = core.stats();
+    inbox.service = core.service_seconds();
+    drop(inbox);
+    // Whoever hears of the end finds it in the counts.
+    core.tell();
+    false
 }

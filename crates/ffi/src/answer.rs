@@ -8,9 +8,10 @@ use crate::failure::{Code, Failure, Result};
 use crate::loaded::Work;
 use crate::log::{Level, say};
 use cactus_engine::chat::{Delta, Message, MessageReader};
-use cactus_engine::scheduler::{Event, Request};
+use cactus_engine::scheduler::{Event, Request, Scheduler};
 use cactus_engine::{Completion, FinishReason};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 /// What an event adds.
@@ -45,7 +46,8 @@ pub(crate) struct Answer {
 
 /// An answer on its way.
 pub(crate) trait Follow: Send {
-    /// Waits for the next event, and gives what it adds to `take`. `false` after the end.
+    /// Waits for the next event, and gives what it adds to `take`. `false` after the end. Without threads it computes a pass
+    /// instead of waiting, and gives nothing where that brought no event.
     fn next(&mut self, take: &mut dyn FnMut(Step)) -> bool;
 
     /// What a person said to [`Step::Consent`]; without it, nobody is there to be asked.
@@ -104,6 +106,7 @@ pub(crate) fn whole(reading: &mut dyn Follow, written: &mut dyn FnMut(&str, Opti
 /// Follows one answer of the model on this machine.
 #[derive(Debug)]
 pub(crate) struct Reading {
+    scheduler: Arc<Scheduler>,
     events: Receiver<Event>,
     reader: MessageReader,
     message: Message,
@@ -129,8 +132,10 @@ impl Reading {
         let (sender, events) = channel();
         // Whoever no longer listens has cancelled.
         let sink = Box::new(move |event| drop(sender.send(event)));
-        work.model().scheduler().submit(request, sink)?;
+        let scheduler = Arc::clone(work.model().scheduler());
+        scheduler.submit(request, sink)?;
         Ok(Reading {
+            scheduler,
             events,
             reader: asked.chat.reader,
             message: Message::default(),
@@ -146,18 +151,19 @@ impl Follow for Reading {
             return false;
         }
         let mut deltas = Vec::new();
-        let end = match self.events.recv() {
-            Ok(Event::Started {
+        let end = match self.scheduler.receive(&self.events) {
+            Ok(None) => return true,
+            Ok(Some(Event::Started {
                 prompt_tokens,
                 cached_tokens,
-            }) => {
+            })) => {
                 take(Step::Started {
                     prompt_tokens,
                     cached_tokens,
                 });
                 None
             }
-            Ok(Event::Delta(piece)) => {
+            Ok(Some(Event::Delta(piece))) => {
                 self.reader.push(&piece.text, piece.special.as_deref(), &mut deltas);
                 take(Step::Written {
                     text: piece.text + piece.special.as_deref().unwrap_or_default(),
@@ -165,7 +171,7 @@ impl Follow for Reading {
                 });
                 None
             }
-            Ok(Event::End(result)) => Some(result.map_err(Failure::from)),
+            Ok(Some(Event::End(result))) => Some(result.map_err(Failure::from)),
             Err(_) => Some(Err(Failure::new(
                 Code::Internal,
                 "the scheduler has stopped after a failure",

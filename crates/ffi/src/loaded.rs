@@ -5,6 +5,7 @@ use crate::failure::Result;
 use crate::handle::{Handles, Kind};
 use crate::log::{Level, say};
 use crate::policy::Policy;
+use crate::request;
 use crate::underway::{self, Entry, Stop, Underway};
 use cactus_engine::scheduler::{Scheduler, SchedulerLimits};
 use cactus_engine::{Bundle, CancelToken, LoadOptions, Model};
@@ -94,6 +95,10 @@ impl Loaded {
 
     /// As [`underway::close`].
     pub(crate) fn close(self: Arc<Self>) {
+        if cfg!(target_family = "wasm") {
+            self.stop();
+            request::Underway::end_all_of(&self);
+        }
         underway::close(self, |model| &model.underway);
     }
 

@@ -1,7 +1,8 @@
 //! Requests of our own API: streamed to a function of the caller, or kept until the caller asks.
 //!
 //! Each request has a thread that follows it, so that a slow function of the caller delays nobody else, and what was asked is
-//! finished whether somebody listens or not. It deliberately does not know what a conversation is.
+//! finished whether somebody listens or not. Where there are no threads (WebAssembly), whoever asks for the next event, waits or
+//! closes does what that thread would do, one step after the other. It deliberately does not know what a conversation is.
 
 use crate::answer::{self, Answer, Follow, Step};
 use crate::asked::Asked;
@@ -17,6 +18,7 @@ use cactus_engine::chat::Delta;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,6 +36,22 @@ pub(crate) struct Underway {
     is_polled: bool,
     state: Mutex<State>,
     changed: Condvar,
+    /// What its thread would own, where it has none.
+    stepped: Mutex<Option<Following>>,
+}
+
+/// What it takes to follow a request to its end.
+struct Following {
+    reading: Box<dyn Follow>,
+    listener: Listener,
+    at_end: Option<AtEnd>,
+    work: Work,
+}
+
+impl fmt::Debug for Following {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Following").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -141,13 +159,23 @@ impl Underway {
             is_polled: listener.callback.is_none(),
             state: Mutex::default(),
             changed: Condvar::new(),
+            stepped: Mutex::default(),
         });
-        let reading = answer::begin(&work, asked)?;
+        let mut following = Following {
+            reading: answer::begin(&work, asked)?,
+            listener,
+            at_end: Some(at_end),
+            work,
+        };
+        if cfg!(target_family = "wasm") {
+            *request.stepped.lock().unwrap_or_else(PoisonError::into_inner) = Some(following);
+            return Ok(request);
+        }
         let theirs = Arc::clone(&request);
         let thread = std::thread::Builder::new().name("cactus-request".to_owned());
         let spawned = thread.spawn(move || {
             follow(theirs.number);
-            let followed = catch_unwind(AssertUnwindSafe(|| theirs.follow(reading, listener, at_end)));
+            let followed = catch_unwind(AssertUnwindSafe(|| while theirs.follow(&mut following) {}));
             if followed.is_err() {
                 let failure = Failure::new(
                     Code::Internal,
@@ -155,10 +183,7 @@ impl Underway {
                 );
                 theirs.state().result.get_or_insert(Err(failure));
             }
-            // A model that is being closed waits for this.
-            drop(work);
-            theirs.state().ended = true;
-            theirs.changed.notify_all();
+            theirs.over(following);
         });
         if let Err(e) = spawned {
             request.stop.stop();
@@ -171,10 +196,55 @@ impl Underway {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn follow(self: &Arc<Self>, mut reading: Box<dyn Follow>, listener: Listener, at_end: AtEnd) {
-        let mut at_end = Some(at_end);
+    /// Nothing follows it any more.
+    fn over(&self, following: Following) {
+        // A model that is being closed waits for this.
+        drop(following);
+        self.state().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the state has changed, or until `deadline`. Without threads, does a step toward that.
+    fn changed<'s>(
+        self: &'s Arc<Self>,
+        state: MutexGuard<'s, State>,
+        deadline: Option<Instant>,
+    ) -> MutexGuard<'s, State> {
+        if cfg!(target_family = "wasm") {
+            drop(state);
+            self.step();
+            return self.state();
+        }
+        match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => {
+                let waited = self.changed.wait_timeout(state, left);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    /// Does the next step of a request without a thread.
+    fn step(self: &Arc<Self>) {
+        let stepped = || self.stepped.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken out: a callback may ask for steps of this request, too.
+        let Some(mut following) = stepped().take() else { return };
+        match self.follow(&mut following) {
+            true => *stepped() = Some(following),
+            false => self.over(following),
+        }
+    }
+
+    /// Takes the next event to its listener; `false` after the end.
+    fn follow(self: &Arc<Self>, following: &mut Following) -> bool {
+        let Following {
+            reading,
+            listener,
+            at_end,
+            ..
+        } = following;
         let mut asks = false;
-        while reading.next(&mut |step| {
+        let goes_on = reading.next(&mut |step| {
             let event = match step {
                 Step::Written { .. } => return,
                 Step::Started {
@@ -201,12 +271,12 @@ impl Underway {
                     self.end(answer)
                 }
             };
-            self.tell(event, listener);
-        }) {
-            if std::mem::take(&mut asks) {
-                reading.consent(self.said());
-            }
+            self.tell(event, *listener);
+        });
+        if asks {
+            reading.consent(self.said());
         }
+        goes_on
     }
 
     /// What the person said, if anything. Whoever polls has time for it; a callback has returned, and so was the last to be asked.
@@ -295,10 +365,12 @@ impl Underway {
     }
 
     /// The next event as JSON; `None` where none comes in time, or none comes any more.
-    fn next(&self, timeout: Option<Duration>) -> Result<Option<String>> {
+    fn next(self: &Arc<Self>, timeout: Option<Duration>) -> Result<Option<String>> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = self.state();
         let mut waiting = None;
+        // Without threads somebody who never waits would never get anything.
+        let mut owed = cfg!(target_family = "wasm");
         loop {
             if let Some(event) = state.events.pop_front() {
                 return Ok(Some(event.to_json()));
@@ -313,21 +385,15 @@ impl Underway {
             if waiting.is_none() {
                 waiting = Some(Waiting::begin(self.number).ok_or_else(in_callback)?);
             }
-            state = match deadline {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
-                        return Ok(None);
-                    };
-                    let waited = self.changed.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            if !std::mem::take(&mut owed) && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(None);
+            }
+            state = self.changed(state, deadline);
         }
     }
 
     /// Waits for the end, and gives the whole result.
-    fn wait(&self) -> Result<String> {
+    fn wait(self: &Arc<Self>) -> Result<String> {
         let mut state = self.state();
         let mut waiting = None;
         while !state.ended {
@@ -338,7 +404,7 @@ impl Underway {
             if waiting.is_none() {
                 waiting = Some(Waiting::begin(self.number).ok_or_else(in_callback)?);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed(state, None);
         }
         let lost = || Err(Failure::new(Code::Internal, "the request has no result"));
         state.result.clone().unwrap_or_else(lost)
@@ -356,7 +422,7 @@ impl Underway {
     }
 
     /// Cancels it, and waits until nothing of it runs, unless that would be to wait for this thread.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(self: &Arc<Self>) {
         self.cancel();
         let mut state = self.state();
         state.closed = true;
@@ -368,7 +434,18 @@ impl Underway {
             return;
         };
         while !state.ended {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed(state, None);
+        }
+    }
+
+    /// Without threads: what is under way with `model`, which was stopped, comes to its end.
+    pub(crate) fn end_all_of(model: &Arc<Loaded>) {
+        for request in REQUESTS.all() {
+            let is_of = |following: &Following| Arc::ptr_eq(following.work.model(), model);
+            let stepped = || request.stepped.lock().unwrap_or_else(PoisonError::into_inner);
+            while stepped().as_ref().is_some_and(is_of) {
+                request.step();
+            }
         }
     }
 }

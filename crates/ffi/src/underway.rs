@@ -5,6 +5,7 @@
 
 use crate::callback::is_inside;
 use crate::failure::{Code, Failure, Result};
+use cactus_base::process_id;
 use cactus_engine::CancelToken;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -101,7 +102,7 @@ impl Underway {
         Arc::new(Underway {
             register: Mutex::default(),
             ended: Condvar::new(),
-            process: std::process::id(),
+            process: process_id(),
         })
     }
 
@@ -144,7 +145,7 @@ impl Underway {
     }
 
     fn is_forked(&self) -> bool {
-        self.process != std::process::id()
+        self.process != process_id()
     }
 }
 

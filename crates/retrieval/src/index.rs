@@ -485,7 +485,7 @@ fn lock(path: &Path) -> Result<Lock> {
         return Err(Error::new(ErrorKind::Busy, path, what));
     };
     // For messages alone; where it cannot be written, they say less.
-    let _ = fs::write(&lock_path, std::process::id().to_string());
+    let _ = fs::write(&lock_path, cactus_base::process_id().to_string());
     Ok(lock)
 }
 

@@ -466,3 +466,55 @@ fn choices_are_those_of_direct_scoring_with_the_same_bits_however_they_are_compu
         }
     }
 }
+
+#[test]
+fn without_a_thread_whoever_waits_computes() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model("llama", folder.path(), 1);
+    let options = |max_tokens| GenerateOptions {
+        max_tokens,
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let scheduler = Scheduler::without_thread(Arc::clone(&model), SchedulerLimits::default()).unwrap();
+    let submit = |request: Request| {
+        let (sender, receiver) = mpsc::channel();
+        let sink: Sink = Box::new(move |event| drop(sender.send(event)));
+        scheduler.submit(request, sink).unwrap();
+        receiver
+    };
+    let ended = |events: &mpsc::Receiver<Event>| loop {
+        if let Some(Event::End(result)) = scheduler.receive(events).unwrap() {
+            return result.unwrap();
+        }
+    };
+    let [one, two] = [vec![5, 9, 12], vec![7, 3]];
+    let [first, second] = [&one, &two].map(|prompt| alone(&model, prompt, &options(12)).completion_token_ids);
+    let (one, two) = (
+        submit(Request::new(one, options(12))),
+        submit(Request::new(two, options(12))),
+    );
+    assert!(one.try_recv().is_err(), "something was computed before somebody waited");
+    assert_eq!(ended(&one).completion_token_ids, first);
+    // Passes are everybody's.
+    assert_eq!(ended(&two).completion_token_ids, second);
+
+    let endless = Request::new(vec![5, 9, 12], options(250));
+    let cancel = endless.cancel.clone();
+    let events = submit(endless);
+    while !matches!(scheduler.receive(&events).unwrap(), Some(Event::Delta(_))) {}
+    cancel.cancel();
+    let last = scheduler.receive(&events).unwrap();
+    assert!(
+        matches!(&last, Some(Event::End(Ok(c))) if c.finish_reason == FinishReason::Cancelled),
+        "{last:?}"
+    );
+
+    let left = submit(Request::new(vec![5, 9], options(250)));
+    drop(scheduler);
+    let all: Vec<Event> = left.try_iter().collect();
+    assert!(
+        matches!(&all[..], [Event::End(Ok(c))] if c.finish_reason == FinishReason::Cancelled),
+        "{all:?}"
+    );
+}

@@ -105,3 +105,16 @@ fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
 fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
 }
+
+// One thread: nobody seeks in between.
+#[cfg(not(any(unix, windows)))]
+fn read_at(mut file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;
+    io::Read::read(&mut file, buffer)
+}
+
+#[cfg(not(any(unix, windows)))]
+fn write_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+    io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;
+    io::Write::write(&mut file, bytes)
+}

@@ -423,7 +423,8 @@ fn check_size(what: &str, text: &str, limits: &GrammarLimits) -> Result<(), Erro
     Ok(())
 }
 
-/// Runs `work` on a thread whose stack is large enough for every recursion that the limits allow.
+/// Runs `work` on a thread whose stack is large enough for every recursion that the limits allow. WebAssembly has no threads; its
+/// one stack is made as large (`sdks/web/scripts/build.sh`).
 fn on_own_stack<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     let failed = || {
         Error::new(
@@ -431,6 +432,9 @@ fn on_own_stack<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Resu
             "the grammar could not be compiled: the compiler failed on it",
         )
     };
+    if cfg!(target_family = "wasm") {
+        return work();
+    }
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("cactus-grammar".to_owned())
