@@ -1,0 +1,20 @@
+// The conformance runner of the web build, in Node: node conformance/run.mjs PLAN RESULTS
+
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import process from "node:process";
+import { runPlan } from "../../node/conformance/runner.mjs";
+import * as api from "../dist/web/src/node.js";
+
+const [plan, results] = process.argv.slice(2);
+if (results === undefined) {
+  console.error("usage: run.mjs PLAN RESULTS");
+  process.exit(2);
+}
+await api.start();
+writeFileSync(results, "");
+await runPlan(api, JSON.parse(readFileSync(plan, "utf8")), {
+  read: async (path) => new Uint8Array(await readFile(path)),
+  write: (line) => appendFileSync(results, `${line}\n`),
+});
+api.stop();

@@ -1,0 +1,17 @@
+// The engine's worker in Node. Bundles and files are where their paths say.
+
+import { parentPort } from "node:worker_threads";
+import { resolve } from "node:path";
+import { type Asked, Engine, type Sources, turns } from "./engine.ts";
+import { HostFolder } from "./host_files.ts";
+import type { Library } from "./library.ts";
+
+const host: Sources = {
+  open: (library, name) => host.show(library, name),
+  close: () => Promise.resolve(),
+  show: (_library: Library, path) => Promise.resolve(resolve(path)),
+};
+
+const port = parentPort!;
+const engine = new Engine(host, (answered, transfer) => port.postMessage(answered, transfer as never), turns(), () => new HostFolder("/"));
+port.on("message", (asked: Asked) => void engine.take(asked));

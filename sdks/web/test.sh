@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds the web package and tests all of it: sdks/web/test.sh [--kernels]
+#
+# The program that converts the tiny models is CACTUS_PROGRAM, else `cactus` of the install prefix CACTUS_PREFIX, else the workspace's.
+# With --kernels, the kernels' own tests run in WebAssembly, too, which takes minutes. What is left out is said in lines that begin
+# with "SKIPPED:".
+set -euo pipefail
+cd "$(dirname "$0")"
+root=$(cd ../.. && pwd)
+
+node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20)' || { echo "SKIPPED: web: needs Node 20"; exit 0; }
+scripts/build.sh
+
+program=${CACTUS_PROGRAM:-${CACTUS_PREFIX:+$CACTUS_PREFIX/bin/cactus}}
+if [ -z "$program" ]; then
+    (cd "$root" && cargo build --quiet -p cactus-cli)
+    program=${CARGO_TARGET_DIR:-$root/target}/debug/cactus
+fi
+for model in models/qwen2_tied seeing/smolvlm speech/whisper embedding/bert; do
+    bundle=build/bundles/${model//\//-}
+    [ -f "$bundle/components/manifest.json" ] || "$program" convert "$root/golden/$model" "$bundle" >/dev/null
+done
+command -v "${CACTUS_CHROMIUM:-chromium}" >/dev/null || echo "SKIPPED: web: there is no Chromium; bundles in a browser are not tested"
+CACTUS_PROGRAM=$program node --test --test-reporter=spec test/*.test.mjs
+
+export CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="-C target-feature=+simd128 -C link-arg=-zstack-size=8388608"
+export CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $PWD/scripts/wasi.mjs"
+cd "$root"
+cargo test --quiet --target wasm32-wasip1 -p cactus-simd
+if [ "${1:-}" = --kernels ]; then
+    cargo test --quiet --target wasm32-wasip1 -p cactus-kernels
+else
+    echo "SKIPPED: web: the kernels' tests in WebAssembly; --kernels runs them"
+fi
