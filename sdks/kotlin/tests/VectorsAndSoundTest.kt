@@ -90,10 +90,13 @@ class VectorsAndSoundTest {
     @Test
     fun a_recording_is_stopped_with_its_coroutine() = inTime {
         Transcriber.load(bundle("hears")).use { transcriber ->
-            val job = launch { transcriber.transcribe(ShortArray(16_000 * 600)) }
-            delay(50)
-            job.cancel()
-            job.join()
+            // Also one that has not begun yet.
+            for (wait in listOf(0L, 0L, 1L, 50L)) {
+                val jobs = List(2) { launch(kotlinx.coroutines.Dispatchers.Default) { transcriber.transcribe(ShortArray(16_000 * 600)) } }
+                delay(wait)
+                jobs.forEach { it.cancel() }
+                jobs.forEach { it.join() }
+            }
             assertTrue(transcriber.transcribe(tone()).text.isNotEmpty(), "what comes later is not stopped")
         }
     }

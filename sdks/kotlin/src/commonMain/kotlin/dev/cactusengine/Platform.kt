@@ -4,6 +4,7 @@ import kotlinx.coroutines.CancellationException
 import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.NonCancellable
 import kotlinx.coroutines.withContext
+import kotlinx.coroutines.withTimeoutOrNull
 
 /** What this SDK needs of the system that it runs on. */
 internal interface Platform {
@@ -34,6 +35,8 @@ internal expect val platform: Platform
 
 internal val library: Library get() = platform.library
 
+private const val STOP_AGAIN_MS = 25L
+
 /**
  * Runs [block] on a thread of this SDK and waits without blocking. A caller that is cancelled has [stop] called, and waits until [block]
  * has returned; what it made is then given to [discard].
@@ -44,8 +47,14 @@ internal suspend fun <T> away(stop: () -> Unit = {}, discard: (T) -> Unit = {}, 
     try {
         return done.await().getOrThrow()
     } catch (e: CancellationException) {
-        stop()
-        withContext(NonCancellable) { done.await() }.onSuccess(discard)
+        withContext(NonCancellable) {
+            // What is not under way yet cannot be stopped: again, until it has ended.
+            while (!done.isCompleted) {
+                stop()
+                withTimeoutOrNull(STOP_AGAIN_MS) { done.join() }
+            }
+            done.await().onSuccess(discard)
+        }
         throw e
     }
 }

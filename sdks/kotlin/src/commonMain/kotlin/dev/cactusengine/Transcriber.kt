@@ -3,6 +3,8 @@ package dev.cactusengine
 import kotlin.jvm.JvmField
 import kotlin.jvm.JvmOverloads
 import kotlin.jvm.JvmStatic
+import kotlinx.coroutines.sync.Mutex
+import kotlinx.coroutines.sync.withLock
 
 /** Something that was said, and when, in seconds. */
 public class Segment internal constructor(@JvmField public val json: Json) {
@@ -89,7 +91,10 @@ public class Transcriber internal constructor(number: Long) : Closeable("the tra
     /** Stops what is under way, from any thread. */
     public fun stop(): Unit = with { library.stop(it) }
 
-    private suspend fun <T> listening(block: () -> T): T = away(stop = ::stop, block = block)
+    /** The library stops whatever a model does, so one coroutine at a time has it, and stops nothing but its own. */
+    internal val turn = Mutex()
+
+    private suspend fun <T> listening(block: () -> T): T = turn.withLock { away(stop = ::stop, block = block) }
 
     private fun transcribe(recording: Recording, options: TranscribeOptions?, onText: TextListener?): Transcript =
         Transcript(JsonObject.parse(with { library.transcribe(it, recording, null, options?.json(), onText?.let { on -> on::on }) }))
@@ -126,7 +131,8 @@ public class LiveTranscription internal constructor(private val transcriber: Tra
     Closeable("the live transcription", number, { library.liveClose(it) }) {
 
     /** Takes the next samples: mono, 16 bits, 16,000 a second, as many as there are. */
-    public suspend fun push(samples: ShortArray, from: Int = 0, to: Int = samples.size): Heard = away { pushBlocking(samples, from, to) }
+    public suspend fun push(samples: ShortArray, from: Int = 0, to: Int = samples.size): Heard =
+        transcriber.turn.withLock { away { pushBlocking(samples, from, to) } }
 
     /** As [push], on this thread. */
     @JvmOverloads
@@ -136,7 +142,7 @@ public class LiveTranscription internal constructor(private val transcriber: Tra
     }
 
     /** Makes what was said last final, and closes. */
-    public suspend fun finish(): Heard = away { finishBlocking() }
+    public suspend fun finish(): Heard = transcriber.turn.withLock { away { finishBlocking() } }
 
     /** As [finish], on this thread. */
     public fun finishBlocking(): Heard {
