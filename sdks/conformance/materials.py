@@ -211,13 +211,14 @@ class Materials:
     def _made(golden: Path, cactus: Path, folder: Path) -> dict[str, Path]:
         """Makes what is not there yet. The program and this file name the folder, so that another makes its own."""
         key = hashlib.sha256(f"{cactus.stat().st_size} {cactus.stat().st_mtime_ns} ".encode() + Path(__file__).read_bytes())
-        folder = folder / key.hexdigest()[:16]
+        place = folder / key.hexdigest()[:16]
+        # Made beside, so that what is there is whole, however many make it at once.
+        folder = place.with_name(f"{place.name}.{os.getpid()}")
         names = [*BUNDLES, "chat", "bytes", "vad", "truncated", "garbled", "flipped", "newer", "sounds"]
-        made = {name: folder / name for name in names}
-        made["missing"] = folder / "missing"
-        if (folder / "made").is_file():
+        made = {name: place / name for name in [*names, "missing"]}
+        if place.is_dir():
             return made
-        print(f"making bundles in {folder}", file=sys.stderr, flush=True)
+        print(f"making bundles in {place}", file=sys.stderr, flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
 
@@ -234,7 +235,11 @@ class Materials:
         convert(_detector(folder), "vad")
         _damaged(folder)
         _sounds(folder / "sounds")
-        (folder / "made").write_text("")
+        try:
+            folder.rename(place)
+        except OSError:
+            # Another was faster.
+            shutil.rmtree(folder)
         return made
 
 
