@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -195,6 +196,8 @@ def table(outcomes: list[Outcome], count: int) -> None:
 
 
 def main() -> int:
+    # Whoever stops it leaves no disk mounted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="SDKs, with commas between them")
     parser.add_argument("--cases", default="", help="beginnings of names of cases, with commas between them")
