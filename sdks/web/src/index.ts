@@ -48,7 +48,7 @@ export function start(options: StartOptions = {}): Promise<void> {
 }
 
 async function begin({ wasm, worker }: StartOptions): Promise<void> {
-  const address = wasm ?? new URL("../cactus.wasm", import.meta.url);
+  const address = wasm ?? new URL("../../../cactus.wasm", import.meta.url);
   const answer = await fetch(address);
   if (!answer.ok) throw new CactusError("not_in_build", `the module cannot be fetched from ${String(address)}: status ${answer.status}`, -15);
   // A server that does not know the type of the file hinders compiling while it comes, and nothing else.

@@ -106,14 +106,14 @@ export class Library {
     this.#said = said;
     this.#memory = exports["memory"] as WebAssembly.Memory;
     this.#table = exports["__indirect_function_table"] as WebAssembly.Table;
-    this.#c = new Proxy(exports, { get: (all, name) => this.#guarded(all, String(name)) }) as { [name: string]: Function };
+    const functions = Object.entries(exports).filter(([, value]) => typeof value === "function");
+    this.#c = Object.fromEntries(functions.map(([name, call]) => [name, this.#guarded(call as Function)]));
     if ("_initialize" in exports) this.#c["_initialize"]!();
     this.calls = this.#functions();
   }
 
   /** A function of the library. After a defect nothing is called any more, as its memory may be anything. */
-  #guarded(exports: { [name: string]: unknown }, name: string): Function {
-    const call = exports[name] as Function;
+  #guarded(call: Function): Function {
     return (...given) => {
       if (this.#defect !== undefined) throw new Failure(-1, "internal", this.#defect);
       try {

@@ -31,7 +31,7 @@ let running: Remote | undefined;
 /** Starts the engine. `wasm` is the file of the module, which lies in the package. To be called before anything else; once is enough. */
 export async function start({ wasm }: { wasm?: string } = {}): Promise<void> {
   if (running !== undefined) return;
-  const path = wasm ?? process.env["CACTUS_WASM_PATH"] ?? fileURLToPath(new URL("../cactus.wasm", import.meta.url));
+  const path = wasm ?? process.env["CACTUS_WASM_PATH"] ?? fileURLToPath(new URL("../../../cactus.wasm", import.meta.url));
   if (!existsSync(path)) throw new CactusError("not_in_build", `there is no module at ${path}`, -15);
   const module = await WebAssembly.compile(await readFile(path));
   const remote = new Remote(portOf(new Worker(new URL("./worker_node.js", import.meta.url))));
