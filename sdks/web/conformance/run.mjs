@@ -13,8 +13,14 @@ if (results === undefined) {
 }
 await api.start();
 writeFileSync(results, "");
-await runPlan(api, JSON.parse(readFileSync(plan, "utf8")), {
-  read: async (path) => new Uint8Array(await readFile(path)),
-  write: (line) => appendFileSync(results, `${line}\n`),
-});
+const { cases } = JSON.parse(readFileSync(plan, "utf8"));
+const write = (line) => appendFileSync(results, `${line}\n`);
+// What this build does not have.
+const needsPolicy = ({ steps }) => steps.some(({ op }) => op === "set_policy");
+for (const { name, steps } of cases.filter(needsPolicy)) {
+  write(JSON.stringify({ case: name, results: steps.map(() => ({ absent: "policies are not in the web build" })) }));
+}
+const files = { read: async (path) => new Uint8Array(await readFile(path)) };
+await runPlan(api, { cases: cases.filter((one) => !needsPolicy(one)) }, { ...files, write: (line) => !("end" in JSON.parse(line)) && write(line) });
+write(JSON.stringify({ end: cases.length }));
 api.stop();

@@ -145,7 +145,8 @@ impl Mapped {
         #[cfg(not(any(unix, windows)))]
         {
             use std::io::{Read, Seek, SeekFrom};
-            let mut file = file.try_clone()?;
+            // One thread: nobody seeks in between.
+            let mut file = file;
             file.seek(SeekFrom::Start(offset))?;
             file.read_exact(buffer)
         }
