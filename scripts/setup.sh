@@ -86,9 +86,14 @@ if $optional && has apt-get; then
     has pkg-config || wanted+=(pkg-config)
     has heif-convert || wanted+=(libheif-examples)
     has ffmpeg || wanted+=(ffmpeg)
+    # JSON for the runners in C and C++ of the conformance suite.
+    [[ -e /usr/include/cjson/cJSON.h ]] || wanted+=(libcjson-dev)
+    [[ -e /usr/include/nlohmann/json.hpp ]] || wanted+=(nlohmann-json3-dev)
+    has javac || wanted+=(default-jdk-headless)
+    [[ -e /usr/share/java/junit-platform-console.jar ]] || wanted+=(junit5)
     if ((${#wanted[@]})); then
-        say "installing ${wanted[*]}, which the steps instructions, ffi and tests use"
-        install_packages "${wanted[@]}" || say "they could not be installed; the steps instructions and ffi will leave out what needs them"
+        say "installing ${wanted[*]}, which the steps instructions, ffi, sdks and tests use"
+        install_packages "${wanted[@]}" || say "they could not be installed; the steps instructions, ffi and sdks will leave out what needs them"
     fi
 fi
 
