@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidKnob);
         assert_eq!(
             error.to_string(),
-            "CACTUS_ISA: expected one of auto, scalar, neon, neon_dotprod, neon_i8mm, sme2, avx2, avx2_vnni, avx512_vnni, found `sse`"
+            "CACTUS_ISA: expected one of auto, scalar, simd128, neon, neon_dotprod, neon_i8mm, sme2, avx2, avx2_vnni, avx512_vnni, found `sse`"
         );
     }
 
