@@ -26,7 +26,7 @@ enum Thing {
     Model(Opened),
     Session(Conversation),
     Stream(Running),
-    Embeds(Embeds),
+    Embeds(Box<Embeds>),
     Hears(Rc<RefCell<Hears>>),
     Live(Box<Live>),
     Index(SharedIndex),
@@ -108,7 +108,7 @@ impl Case {
             }
             "load_embedder" => {
                 let embeds = Embeds::load(text(step, "source"))?;
-                self.keep(step, Thing::Embeds(embeds))
+                self.keep(step, Thing::Embeds(Box::new(embeds)))
             }
             "load_transcriber" => {
                 let hears = Hears::load(text(step, "source"))?;
