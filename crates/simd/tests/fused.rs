@@ -38,7 +38,7 @@ impl Random {
 
     /// A product of 25 bits, which is halfway between two floats, and a term far below its last bit.
     fn halfway(&mut self) -> [f32; 3] {
-        let (a, b) = (self.bits() % 2048 | 2049, self.bits() % 4096 | 4097);
+        let (a, b) = ((self.bits() % 2048) | 2049, (self.bits() % 4096) | 4097);
         let (x, y) = (self.power(-60, 40), self.power(-10, 10));
         let small = self.sign() * self.power(-60, 0);
         let near = self.power(-62, -20);
