@@ -1,6 +1,6 @@
 //! Raw layers of the SDKs, made of the description of the C ABI (`crates/ffi/abi.json`).
 //!
-//! Purpose: that no SDK declares a C function by hand. Each language has a module that turns an [`Abi`] into files below
+//! Purpose: that no SDK declares a C function by hand. Each language has a module that turns an `Abi` into files below
 //! `sdks/`; `cargo xtask sdks` writes them, and `cargo xtask sdks --check`, which the tests run, compares. It deliberately
 //! knows nothing of the layers above, which are written by hand.
 //!
