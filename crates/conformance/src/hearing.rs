@@ -6,7 +6,7 @@ use cactus_audio::decode::{Limits, Recording};
 use cactus_audio::{Resampler, Samples, Sound, resample};
 use cactus_bundle::{Bundle, Decoding};
 use cactus_speech::{
-    Commit, LanguageChance, SpanOptions, Stream, StreamEvent, StreamOptions, TranscribeOptions, Transcriber, Vad,
+    Commit, LanguageChance, SpanOptions, Stream, StreamEvent, StreamOptions, Told, TranscribeOptions, Transcriber, Vad,
 };
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -80,12 +80,7 @@ impl Hears {
         }
         let mut sound = sound(step, transcriber.sample_rate_hz())?;
         let chances: Vec<LanguageChance> = transcriber.detect_language_in(&mut *sound)?;
-        let plogp = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
-        let entropy = match chances.len() {
-            0 => 1.0,
-            1 => 0.0,
-            n => -chances.iter().map(|chance| plogp(chance.probability)).sum::<f64>() / (n as f64).ln(),
-        };
+        let entropy = LanguageChance::entropy(&chances);
         let best = chances.first();
         Ok(json!({
             "success": true,
@@ -158,52 +153,29 @@ pub(crate) struct Live {
     hears: Rc<RefCell<Hears>>,
     stream: Stream,
     resampler: Resampler,
-    told: Told,
+    since: Since,
 }
 
 /// What happened since the last result.
 #[derive(Default)]
-struct Told {
-    confirmed: String,
-    pending: String,
-    language: Option<String>,
+struct Since {
+    told: Told,
     events: Vec<Value>,
-    /// Bytes of the phrase's text that are confirmed.
-    phrase: usize,
 }
 
-impl Told {
-    fn take(&mut self, event: StreamEvent) {
-        match &event {
-            StreamEvent::SpeechStart { .. } => self.phrase = 0,
-            StreamEvent::Partial {
-                committed, volatile, ..
-            } => {
-                self.confirm(committed);
-                self.pending.clone_from(volatile);
-            }
-            StreamEvent::Final { segment, language, .. } => {
-                self.confirm(&segment.text);
-                self.pending.clear();
-                self.language.clone_from(language);
-            }
-            _ => self.pending.clear(),
-        }
+impl Since {
+    fn take(&mut self, event: &StreamEvent) {
+        self.told.take(event);
         self.events.push(json!(event));
-    }
-
-    fn confirm(&mut self, text: &str) {
-        self.confirmed.push_str(text.get(self.phrase..).unwrap_or_default());
-        self.phrase = text.len();
     }
 
     fn result(&mut self) -> Value {
         json!({
             "success": true,
             "error": null,
-            "confirmed": std::mem::take(&mut self.confirmed),
-            "pending": self.pending,
-            "language": self.language,
+            "confirmed": std::mem::take(&mut self.told.confirmed),
+            "pending": self.told.pending,
+            "language": self.told.language,
             "events": std::mem::take(&mut self.events),
         })
     }
@@ -231,7 +203,7 @@ impl Live {
             hears: Rc::clone(hears),
             stream,
             resampler,
-            told: Told::default(),
+            since: Since::default(),
         })
     }
 
@@ -252,12 +224,12 @@ impl Live {
     fn listen(&mut self, samples: &[f32], is_last: bool) -> Result<Value> {
         let mut held = self.hears.borrow_mut();
         let (transcriber, cancel) = (held.transcriber()?, CancelToken::new());
-        let told = &mut self.told;
-        let mut each = |event| told.take(event);
+        let since = &mut self.since;
+        let mut each = |event| since.take(&event);
         self.stream.push(transcriber, samples, &cancel, &mut each)?;
         if is_last {
             self.stream.finish(transcriber, &cancel, &mut each)?;
         }
-        Ok(self.told.result())
+        Ok(self.since.result())
     }
 }

@@ -3,8 +3,8 @@
 use crate::answers::{Answer, Follow, added, failed};
 use crate::asked::{Asked, known};
 use crate::failure::{Failure, Result};
-use cactus::{Completion, FinishReason, Message, Scheduler};
-use cactus_protocol::{End, Event as Said, Job, KeepAlive, Prompt, Ready, Reason, Spec};
+use cactus::{Message, Scheduler};
+use cactus_protocol::{End, Event as Said, Job, KeepAlive, Prompt, PromptCount, Ready, Spec};
 use cactus_router::hybrid::policy::Handoff;
 use cactus_router::hybrid::route::Side;
 use cactus_router::setup::Setup;
@@ -53,7 +53,7 @@ pub(crate) struct Routed {
     message: Message,
     end: Option<End>,
     /// Tokens of the prompt, and of these those that were known, by this machine's count.
-    prompt: (usize, usize),
+    prompt: PromptCount,
     is_constrained: bool,
 }
 
@@ -91,7 +91,7 @@ impl Routed {
             running: policy.router.start(ask)?,
             message: Message::default(),
             end: None,
-            prompt: (0, 0),
+            prompt: PromptCount::default(),
             is_constrained,
         })
     }
@@ -101,38 +101,12 @@ impl Routed {
             return failed(&failure.into());
         }
         let end = self.end.take();
-        let (mut prompt_tokens, mut cached_tokens) = self.prompt;
-        if let Some(counted) = end.as_ref().and_then(|end| end.prompt) {
-            (prompt_tokens, cached_tokens) = (counted.tokens, counted.cached.min(counted.tokens));
-        }
-        let (finish_reason, stop) = match end.as_ref().map_or(&Reason::Cancelled, |end| &end.reason) {
-            Reason::Stop => (FinishReason::Stop, None),
-            Reason::StopString(stop) => (FinishReason::Stop, Some(stop.clone())),
-            Reason::Length => (FinishReason::Length, None),
-            Reason::Cancelled => (FinishReason::Cancelled, None),
-        };
-        let decode_tokens = end.as_ref().map_or(0, |end| end.completion_tokens);
-        let completion = Completion {
-            response: self.message.text.clone(),
-            completion_token_ids: end.as_ref().map(|end| end.token_ids.clone()).unwrap_or_default(),
-            finish_reason,
-            whole: !self.is_constrained || finish_reason == FinishReason::Stop,
-            stop,
-            time_to_first_token_ms: 0.0,
-            total_time_ms: 0.0,
-            prefill_tps: 0.0,
-            decode_tps: 0.0,
-            ram_usage_mb: None,
-            prefill_tokens: prompt_tokens,
-            cached_tokens,
-            decode_tokens,
-            drafted_tokens: 0,
-            accepted_tokens: 0,
-            total_tokens: prompt_tokens + decode_tokens,
-            seed: end.as_ref().map_or(0, |end| end.seed),
-            logprobs: Vec::new(),
-            prompt_logprobs: Vec::new(),
-        };
+        let completion = End::completion(
+            end.as_ref(),
+            self.message.text.clone(),
+            self.prompt,
+            self.is_constrained,
+        );
         let route = Some(answered.to_json());
         let mut notes = end.map(|end| end.notes).unwrap_or_default();
         notes.extend(answered.notes);
@@ -177,7 +151,10 @@ impl Follow for Routed {
                 prompt_tokens,
                 cached_tokens,
             })) => {
-                self.prompt = (prompt_tokens, cached_tokens);
+                self.prompt = PromptCount {
+                    tokens: prompt_tokens,
+                    cached: cached_tokens,
+                };
                 vec![json!({"event": "started", "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens})]
             }
             Some(Event::Said(Said::Delta(delta))) => {

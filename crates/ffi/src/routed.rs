@@ -10,9 +10,9 @@ use crate::asked::{Asked, Handoff, list, text};
 use crate::failure::{Code, Failure, Result};
 use crate::loaded::Work;
 use crate::policy::For;
+use cactus_engine::Completion;
 use cactus_engine::chat::{Delta, Message};
-use cactus_engine::{Completion, FinishReason};
-use cactus_protocol::{End, Event as Said, Job, KeepAlive, Kind, Prompt, Ready, Reason, Spec};
+use cactus_protocol::{End, Event as Said, Job, KeepAlive, Kind, Prompt, PromptCount, Ready, Spec};
 use cactus_router::hybrid::policy;
 use cactus_router::hybrid::redact::{Class, UnknownClass};
 use cactus_router::hybrid::route::Side;
@@ -138,7 +138,7 @@ pub(crate) struct Routed {
     message: Message,
     end: Option<End>,
     /// Tokens of the prompt, and of these those found in the cache, by this machine's count.
-    prompt: (usize, usize),
+    prompt: PromptCount,
     is_constrained: bool,
     ended: bool,
 }
@@ -189,7 +189,7 @@ impl Routed {
             running,
             message: Message::default(),
             end: None,
-            prompt: (0, 0),
+            prompt: PromptCount::default(),
             is_constrained,
             ended: false,
         })
@@ -204,44 +204,25 @@ impl Routed {
         let route = answered.to_json();
         let outcome = &answered.outcome;
         let is_local = outcome.answered_by == Some(Side::Local);
-        let (mut prompt_tokens, mut cached_tokens) = self.prompt;
-        if let Some(counted) = end.as_ref().and_then(|end| end.prompt) {
-            (prompt_tokens, cached_tokens) = (counted.tokens, counted.cached.min(counted.tokens));
-        }
-        let reason = end.as_ref().map_or(&Reason::Cancelled, |end| &end.reason);
-        let (finish_reason, stop) = match reason {
-            Reason::Stop => (FinishReason::Stop, None),
-            Reason::StopString(stop) => (FinishReason::Stop, Some(stop.clone())),
-            Reason::Length => (FinishReason::Length, None),
-            Reason::Cancelled => (FinishReason::Cancelled, None),
-        };
-        let decode_tokens = end.as_ref().map_or(0, |end| end.completion_tokens);
+        let completion = End::completion(
+            end.as_ref(),
+            self.message.text.clone(),
+            self.prompt,
+            self.is_constrained,
+        );
         let total = outcome.total_ms as f64;
         let first = outcome.first_ms.map_or(total, |ms| ms as f64);
         let rate = |tokens: usize, ms: f64| if ms > 0.0 { 1e3 * tokens as f64 / ms } else { 0.0 };
+        let computed = completion.prefill_tokens - completion.cached_tokens;
         let completion = Completion {
-            response: self.message.text.clone(),
-            completion_token_ids: end.as_ref().map(|end| end.token_ids.clone()).unwrap_or_default(),
-            finish_reason,
-            whole: !self.is_constrained || finish_reason == FinishReason::Stop,
-            stop,
             time_to_first_token_ms: first,
             total_time_ms: total,
             prefill_tps: match &end {
-                Some(end) if is_local => rate(prompt_tokens - cached_tokens, end.times.prompt.as_secs_f64() * 1e3),
+                Some(end) if is_local => rate(computed, end.times.prompt.as_secs_f64() * 1e3),
                 _ => 0.0,
             },
-            decode_tps: rate(decode_tokens.saturating_sub(1), total - first),
-            ram_usage_mb: None,
-            prefill_tokens: prompt_tokens,
-            cached_tokens,
-            decode_tokens,
-            drafted_tokens: 0,
-            accepted_tokens: 0,
-            total_tokens: prompt_tokens + decode_tokens,
-            seed: end.as_ref().map_or(0, |end| end.seed),
-            logprobs: Vec::new(),
-            prompt_logprobs: Vec::new(),
+            decode_tps: rate(completion.decode_tokens.saturating_sub(1), total - first),
+            ..completion
         };
         let mut notes = end.map(|end| end.notes).unwrap_or_default();
         notes.extend(answered.notes);
@@ -284,7 +265,10 @@ impl Follow for Routed {
                 prompt_tokens,
                 cached_tokens,
             })) => {
-                self.prompt = (prompt_tokens, cached_tokens);
+                self.prompt = PromptCount {
+                    tokens: prompt_tokens,
+                    cached: cached_tokens,
+                };
                 take(Step::Started {
                     prompt_tokens,
                     cached_tokens,

@@ -1,7 +1,7 @@
 //! What happens while an answer is made, and what an API makes of it.
 
 use super::ApiError;
-use cactus_engine::Signal;
+use cactus_engine::{Completion, FinishReason, Signal};
 use cactus_text::tools::Delta;
 use serde_json::Value;
 use std::time::Duration;
@@ -91,6 +91,43 @@ pub struct End {
     pub times: Times,
     /// What the client should know, such as calls that could not be read.
     pub notes: Vec<String>,
+}
+
+impl End {
+    /// The answer `response` as the engine has answers, without times; of one that was given up before its end, `end` is `None`. `told` is
+    /// what [`Event::Started`] said of the prompt, and `is_constrained` whether the answer had to keep to a form.
+    #[must_use]
+    pub fn completion(end: Option<&End>, response: String, told: PromptCount, is_constrained: bool) -> Completion {
+        let prompt = end.and_then(|end| end.prompt).unwrap_or(told);
+        let (finish_reason, stop) = match end.map_or(&Reason::Cancelled, |end| &end.reason) {
+            Reason::Stop => (FinishReason::Stop, None),
+            Reason::StopString(stop) => (FinishReason::Stop, Some(stop.clone())),
+            Reason::Length => (FinishReason::Length, None),
+            Reason::Cancelled => (FinishReason::Cancelled, None),
+        };
+        let decode_tokens = end.map_or(0, |end| end.completion_tokens);
+        Completion {
+            response,
+            completion_token_ids: end.map(|end| end.token_ids.clone()).unwrap_or_default(),
+            finish_reason,
+            whole: !is_constrained || finish_reason == FinishReason::Stop,
+            stop,
+            time_to_first_token_ms: 0.0,
+            total_time_ms: 0.0,
+            prefill_tps: 0.0,
+            decode_tps: 0.0,
+            ram_usage_mb: None,
+            prefill_tokens: prompt.tokens,
+            cached_tokens: prompt.cached.min(prompt.tokens),
+            decode_tokens,
+            drafted_tokens: 0,
+            accepted_tokens: 0,
+            total_tokens: prompt.tokens + decode_tokens,
+            seed: end.map_or(0, |end| end.seed),
+            logprobs: Vec::new(),
+            prompt_logprobs: Vec::new(),
+        }
+    }
 }
 
 /// Tokens of a prompt.

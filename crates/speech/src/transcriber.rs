@@ -75,6 +75,20 @@ pub struct LanguageChance {
     pub probability: f64,
 }
 
+impl LanguageChance {
+    /// How evenly the chances are spread: their entropy beside that of equal chances, from 0 (one language is certain) to 1 (all are as
+    /// likely, or there are none).
+    #[must_use]
+    pub fn entropy(chances: &[LanguageChance]) -> f64 {
+        let plogp = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
+        match chances.len() {
+            0 => 1.0,
+            1 => 0.0,
+            n => -chances.iter().map(|chance| plogp(chance.probability)).sum::<f64>() / (n as f64).ln(),
+        }
+    }
+}
+
 /// How far it is.
 #[derive(Debug)]
 pub struct Progress<'a> {

@@ -286,12 +286,7 @@ fn span_options(options: &Map<String, Value>) -> Result<SpanOptions> {
 }
 
 fn language_json(chances: &[LanguageChance], total_ms: f64) -> Value {
-    let plogp = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
-    let entropy = match chances.len() {
-        0 => 1.0,
-        1 => 0.0,
-        n => -chances.iter().map(|chance| plogp(chance.probability)).sum::<f64>() / (n as f64).ln(),
-    };
+    let entropy = LanguageChance::entropy(chances);
     let best = chances.first();
     json!({
         "success": true,

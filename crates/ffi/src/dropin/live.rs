@@ -8,7 +8,7 @@ use crate::hearer::{self, Hearer, PCM_HZ, floats, whole_samples};
 use crate::output::TextBuffer;
 use crate::{guard, input};
 use cactus_audio::Resampler;
-use cactus_speech::{Commit, Stream, StreamEvent, StreamOptions, Transcriber, Vad};
+use cactus_speech::{Commit, Stream, StreamEvent, StreamOptions, Told, Transcriber, Vad};
 use serde_json::{Map, Value, json};
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -33,46 +33,20 @@ struct Live {
 struct State {
     stream: Stream,
     resampler: Resampler,
-    told: Told,
+    since: Since,
 }
 
 /// What the caller has not been given yet.
 #[derive(Debug, Default)]
-struct Told {
-    /// Text that stays.
-    confirmed: String,
-    /// Text behind it that may change.
-    pending: String,
+struct Since {
+    told: Told,
     events: Vec<Value>,
-    language: Option<String>,
-    /// Bytes of the phrase's text that are confirmed.
-    phrase: usize,
 }
 
-impl Told {
-    fn take(&mut self, event: StreamEvent) {
-        match &event {
-            StreamEvent::SpeechStart { .. } => self.phrase = 0,
-            StreamEvent::Partial {
-                committed, volatile, ..
-            } => {
-                self.confirm(committed);
-                self.pending.clone_from(volatile);
-            }
-            StreamEvent::Final { segment, language, .. } => {
-                self.confirm(&segment.text);
-                self.pending.clear();
-                self.language.clone_from(language);
-            }
-            _ => self.pending.clear(),
-        }
+impl Since {
+    fn take(&mut self, event: &StreamEvent) {
+        self.told.take(event);
         self.events.push(json!(event));
-    }
-
-    /// Text of the phrase only grows.
-    fn confirm(&mut self, text: &str) {
-        self.confirmed.push_str(text.get(self.phrase..).unwrap_or_default());
-        self.phrase = text.len();
     }
 
     /// Writes it to the caller. What does not fit is kept for the next time.
@@ -80,16 +54,16 @@ impl Told {
         let text = json!({
             "success": true,
             "error": null,
-            "confirmed": self.confirmed,
-            "pending": self.pending,
-            "language": self.language,
+            "confirmed": self.told.confirmed,
+            "pending": self.told.pending,
+            "language": self.told.language,
             "events": self.events,
             "total_time_ms": milliseconds(since),
             "ram_usage_mb": ram_usage_mb(),
         })
         .to_string();
         let bytes = buffer.write(&text)?;
-        self.confirmed.clear();
+        self.told.confirmed.clear();
         self.events.clear();
         Ok(bytes)
     }
@@ -129,7 +103,7 @@ pub unsafe extern "C" fn cactus_stream_transcribe_start(
             Ok(State {
                 resampler: Resampler::new(PCM_HZ, transcriber.sample_rate_hz()).map_err(wrong)?,
                 stream: Stream::new(transcriber, vad, options)?,
-                told: Told::default(),
+                since: Since::default(),
             })
         })?;
         STREAMS.insert(Arc::new(Live {
@@ -163,8 +137,8 @@ pub unsafe extern "C" fn cactus_stream_transcribe_process(
             listen(&live, buffer, |state, transcriber, cancel| {
                 let mut resampled = Vec::new();
                 state.resampler.push(&samples, &mut resampled);
-                let told = &mut state.told;
-                let mut each = |event| told.take(event);
+                let since = &mut state.since;
+                let mut each = |event| since.take(&event);
                 state.stream.push(transcriber, &resampled, cancel, &mut each)
             })
         })();
@@ -192,8 +166,8 @@ pub unsafe extern "C" fn cactus_stream_transcribe_stop(
             listen(&live, buffer, |state, transcriber, cancel| {
                 let mut rest = Vec::new();
                 state.resampler.finish(&mut rest);
-                let told = &mut state.told;
-                let mut each = |event| told.take(event);
+                let since = &mut state.since;
+                let mut each = |event| since.take(&event);
                 state.stream.push(transcriber, &rest, cancel, &mut each)?;
                 state.stream.finish(transcriber, cancel, &mut each)
             })
@@ -212,7 +186,7 @@ fn listen(
     live.hearer.with(|machine, cancel| {
         let mut state = live.state();
         work(&mut state, machine.transcriber("writes nothing")?, cancel)?;
-        state.told.write(buffer, started)
+        state.since.write(buffer, started)
     })
 }
 
