@@ -51,11 +51,13 @@ if ! has cargo; then
 fi
 
 if $optional; then
+    # Compiled beside everything else, and without optimization, which would take longer than all that it has to do.
     deny_version=0.20.2
+    deny=
     if ! cargo deny --version >/dev/null 2>&1; then
-        say "installing cargo-deny $deny_version (a few minutes)"
-        cargo install --quiet --locked --version "$deny_version" cargo-deny ||
-            say "cargo-deny could not be installed; its step will be skipped"
+        say "installing cargo-deny $deny_version (in the background)"
+        cargo install --quiet --debug --locked --version "$deny_version" cargo-deny &
+        deny=$!
     fi
 
     [[ -x .venv/bin/python ]] || python3 -m venv .venv
@@ -146,4 +148,8 @@ if $optional; then
             rustup toolchain link debian /usr
         fi
     fi
+fi
+
+if [[ -n ${deny:-} ]]; then
+    wait "$deny" || say "cargo-deny could not be installed; its step will be skipped"
 fi

@@ -145,15 +145,9 @@ pub(crate) fn major(version: &str) -> Option<u32> {
 /// The packages with code for some processors alone, which a test of this file holds.
 const OF_PROCESSORS: [&str; 2] = ["cactus-simd", "cactus-kernels"];
 
-/// The packages with tests for ARM64.
-const TESTED: [&str; 6] = [
-    "cactus-simd",
-    "cactus-kernels",
-    "cactus-runtime",
-    "cactus-quality",
-    "cactus-quant",
-    "cactus-reference",
-];
+/// The packages of which all tests run, and those of which one file does: what says the same on every architecture is not built again.
+const WHOLE: [&str; 4] = ["cactus-simd", "cactus-kernels", "cactus-quant", "cactus-reference"];
+const IN_PART: [(&str, &str); 2] = [("cactus-runtime", "same_bits"), ("cactus-quality", "same_confidence")];
 
 /// Tests of a package, or of one file in its folder `tests`.
 #[derive(Clone, Copy)]
@@ -173,27 +167,18 @@ struct Program {
 /// What is run on a CPU. The highest has every tier, so it runs everything that the budget allows; the lower ones run what shows that no
 /// instruction above them is used: the kernels that differ from tier to tier, and whole models.
 fn runs(highest: bool) -> Vec<Tests> {
-    let models = Tests::of("cactus-runtime", Some("same_bits"));
+    let parts = IN_PART.map(|(package, file)| Tests::of(package, Some(file)));
     if !highest {
         let kernels = ["attention", "attention_bytes", "cq", "fused", "matmul", "peaks", "scan"];
         let kernels = kernels.map(|file| Tests::of("cactus-kernels", Some(file)));
         return [
             vec![Tests::of("cactus-simd", Some("tiers"))],
             kernels.to_vec(),
-            vec![models],
+            parts[..1].to_vec(),
         ]
         .concat();
     }
-    [
-        ("cactus-simd", None),
-        ("cactus-kernels", None),
-        ("cactus-runtime", Some("same_bits")),
-        ("cactus-quality", Some("same_confidence")),
-        ("cactus-quant", None),
-        ("cactus-reference", None),
-    ]
-    .map(|(package, file)| Tests::of(package, file))
-    .to_vec()
+    [&WHOLE.map(|package| Tests::of(package, None))[..], &parts].concat()
 }
 
 impl Tests {
@@ -219,6 +204,23 @@ impl Tests {
         }
         Ok(jobs)
     }
+}
+
+/// The names of a package's files of tests.
+fn test_files(root: &Path, package: &str) -> Result<Vec<String>> {
+    let folder = root
+        .join("crates")
+        .join(package.trim_start_matches("cactus-"))
+        .join("tests");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Programs that take longer than others.
@@ -299,10 +301,17 @@ impl Job<'_> {
 }
 
 impl Tools {
-    /// Builds the tests of [`TESTED`], all at once, as features are chosen for all packages that cargo is given together.
+    /// Builds the tests of [`WHOLE`] and [`IN_PART`], all at once, as features are chosen for all packages that cargo is given together.
     fn build(&self, context: &Context) -> Result<Vec<Program>> {
-        let mut command = self.cargo(context, &["test", "--locked", "--no-run", "--lib", "--tests"]);
-        command.args(TESTED.iter().flat_map(|package| ["--package", package]));
+        let mut command = self.cargo(context, &["test", "--locked", "--no-run", "--lib"]);
+        let packages = WHOLE.into_iter().chain(IN_PART.map(|(package, _)| package));
+        command.args(packages.flat_map(|package| ["--package", package]));
+        for package in WHOLE {
+            for file in test_files(&context.root, package)? {
+                command.args(["--test", &file]);
+            }
+        }
+        command.args(IN_PART.iter().flat_map(|(_, file)| ["--test", file]));
         command.args(["--message-format", "json-render-diagnostics"]);
         let output = command.stderr(Stdio::inherit()).output()?;
         if !output.status.success() {

@@ -247,7 +247,7 @@ impl Context {
     /// Builds every program, library, example and test of the workspace. Steps that need one of them need this: cargo chooses features
     /// for all packages that it is given together, so with fewer it would build most of them again.
     pub(crate) fn build_all(&self) -> Result<Outcome> {
-        self.cargo(&["build", "--locked", "--workspace", "--all-targets"])
+        self.cargo(&[&["build", "--locked", "--workspace"], TARGETS].concat())
     }
 
     /// What [`Self::build_all`] has built.
@@ -518,15 +518,19 @@ fn first_command(readme: &str) -> Option<&str> {
     Some(block[..end].trim()).filter(|c| !c.is_empty())
 }
 
+/// All but benchmarks, which the step `lint` compiles.
+const TARGETS: &[&str] = &["--lib", "--bins", "--tests", "--examples"];
+
 /// Property tests of a run of all steps have the same cases every time, so that a commit passes or does not; outside of it
 /// they look for new ones.
 const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
 
 fn tests(context: &Context) -> Result<Outcome> {
-    let run: &[&str] = match context.answers("cargo", &["nextest", "--version"]) {
-        true => &["nextest", "run", "--workspace", "--locked"],
-        false => &["test", "--workspace", "--locked", "--all-targets"],
+    let program: &[&str] = match context.answers("cargo", &["nextest", "--version"]) {
+        true => &["nextest", "run"],
+        false => &["test"],
     };
+    let run = &[program, &["--workspace", "--locked"], TARGETS].concat();
     // Building may need what the tests may not.
     let mut build = context.command("cargo");
     if let failed @ Outcome::Failed(_) = context.run(build.args(run).arg("--no-run"))? {
