@@ -176,13 +176,16 @@ private class Case : AutoCloseable {
 
     private suspend fun tools(step: JsonObject): Map<String, Any?> {
         val calls = ArrayList<List<Any?>>()
+        val refuse = step["refuse"].items.map { it.text }
+        val throws = step["throws"].items.map { it.text }
         val tools = (step["results"] as JsonObject).map { (name, result) ->
             tool(name, "", JsonObject(emptyMap())) { arguments ->
                 calls += listOf(name, arguments)
+                if (name in throws) throw IllegalStateException(result.text)
                 result.text
             }
         }
-        val answer = step.of<Responder>("on").respondWithTools(request(step), tools, step["most"].int!!)
+        val answer = step.of<Responder>("on").respondWithTools(request(step), tools, step["most"].int!!, confirm = { it.name !in refuse })
         return mapOf("answer" to answer.json, "calls" to calls)
     }
 

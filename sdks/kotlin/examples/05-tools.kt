@@ -18,9 +18,12 @@ fun main(args: Array<String>) = runBlocking<Unit> {
     Model.load(args[0]).use { model ->
         val asked = request {
             user("What is the weather in Paris?")
+            // It has to call one; without this line the model decides.
+            toolChoice("required")
+            field("parallel_tool_calls", false)
             maxTokens = 120
         }
-        val answer = model.respondWithTools(asked, listOf(weather), most = 3, confirm = { call ->
+        val answer = model.respondWithTools(asked, listOf(weather), most = 1, confirm = { call ->
             println("may it call $call? yes")
             true
         })

@@ -18,7 +18,7 @@ class AnnotatedToolsTest {
         ): String = "$degrees $unit in $rooms for $minutes"
 
         @ToolFunction("Fails")
-        fun broken(): Unit = throw ToolFailure("no power")
+        fun broken(): Unit = throw IllegalStateException("no power")
 
         fun other(): Int = 1
     }
@@ -44,7 +44,7 @@ class AnnotatedToolsTest {
             "20.5 KELVIN in [a, b] for null",
             heat.call(JsonObject.parse("""{"degrees": 20.5, "unit": "KELVIN", "rooms": ["a", "b"]}""")),
         )
-        assertFailsWith<ToolFailure> { broken.call(JsonObject.parse("{}")) }
+        assertFailsWith<IllegalStateException> { broken.call(JsonObject.parse("{}")) }
         refuses("argument") { toolsOf(Nothing2()) }
         refuses("argument") { toolsOf(Wrong()) }
     }

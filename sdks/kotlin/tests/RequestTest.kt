@@ -4,6 +4,7 @@ import kotlin.test.Test
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith
 import kotlin.test.assertNull
+import kotlin.test.assertTrue
 import kotlinx.coroutines.runBlocking
 
 class RequestTest {
@@ -107,18 +108,64 @@ class RequestTest {
 
     @Test
     fun results_of_tools_become_messages() = runBlocking<Unit> {
-        val call = """{"id": "1", "type": "function", "function": {"name": "NAME", "arguments": "{}"}}"""
-        fun answer(name: String) = Answer(JsonObject.parse("""{"message": {"tool_calls": [${call.replace("NAME", name)}]}}"""))
+        val call = """{"id": "1", "type": "function", "function": {"name": "NAME", "arguments": "ARGUMENTS"}}"""
+        fun answer(name: String, arguments: String) =
+            Answer(JsonObject.parse("""{"message": {"tool_calls": [${call.replace("NAME", name).replace("ARGUMENTS", arguments)}]}}"""))
         val tools = listOf(
-            tool("fails", "x") { runs { throw ToolFailure("no net") } },
-            tool("breaks", "x") { runs { error("a defect") } },
+            tool("fails", "x") { runs { throw java.io.IOException("no net") } },
+            tool("breaks", "x") { runs { throw NotImplementedError("not yet") } },
+            tool("leaves", "x") { runs { throw kotlinx.coroutines.CancellationException("enough") } },
             tool("works", "x") { runs { } },
         )
-        suspend fun said(name: String, confirm: ConfirmCall? = null) = results(answer(name), tools, confirm).single()["content"].text
+        suspend fun said(name: String, arguments: String = "{}", confirm: ConfirmCall? = null) =
+            results(answer(name, arguments), tools, confirm).single()["content"].text
         assertEquals("done", said("works"))
-        assertEquals("It failed: no net", said("fails"))
-        assertEquals("There is no tool `other`.", said("other"))
-        assertEquals("The user did not allow this call.", said("works") { false })
-        assertFailsWith<IllegalStateException> { said("breaks") }
+        assertEquals("done", said("works", ""))
+        assertEquals("error: no net", said("fails"))
+        assertEquals("error: not yet", said("breaks"))
+        assertEquals("error: there is no tool `other`", said("other"))
+        assertEquals("error: the arguments are no JSON object", said("works", "[1]"))
+        assertEquals("error: the arguments are no JSON object", said("works", "so"))
+        assertEquals("error: the call was refused", said("works") { false })
+        assertFailsWith<kotlinx.coroutines.CancellationException> { said("leaves") }
+    }
+
+    /** Answers with the texts of results, and counts. */
+    private class Scripted(private val answers: List<String>) : Responder {
+        val asked = ArrayList<Request>()
+
+        override suspend fun start(request: Request): ActiveRequest = error("not asked")
+        override fun startBlocking(request: Request): ActiveRequest = error("not asked")
+
+        override suspend fun respond(request: Request): Answer {
+            asked += request
+            return Answer(JsonObject.parse(answers[asked.size - 1]))
+        }
+
+        override suspend fun respondWithTools(request: Request, tools: List<Tool>, most: Int, confirm: ConfirmCall?): Answer =
+            withTools(request, tools, most, confirm) { asked, _, _ -> asked }
+    }
+
+    @Test
+    fun no_tool_is_called_for_an_answer_that_was_cancelled() = runBlocking<Unit> {
+        var calls = 0
+        val tools = listOf(tool("works", "x") { runs { calls++ } })
+        fun answer(reason: String) = """{"finish_reason": "$reason", "message": {"tool_calls": [{"id": "1", "type": "function", """ +
+            """"function": {"name": "works", "arguments": "{}"}}]}}"""
+        val responder = Scripted(listOf(answer("tool_calls"), answer("cancelled"), answer("stop")))
+        assertEquals("cancelled", responder.respondWithTools(Request.of("x"), tools).finishReason)
+        assertEquals(1, calls)
+        assertEquals(2, responder.asked.size)
+    }
+
+    @Test
+    fun a_value_that_is_not_whole_is_cancelled() = runBlocking<Unit> {
+        // It could be read, and is not what the model would have written.
+        val cut = Scripted(listOf("""{"finish_reason": "length", "whole": false, "message": {"content": "12"}}"""))
+        val error = assertFailsWith<CactusException> { cut.respond(Request.of("x"), Shape.integer()) }
+        assertEquals("cancelled", error.kind)
+        assertTrue("length" in error.message!!)
+        val whole = Scripted(listOf("""{"finish_reason": "length", "whole": true, "message": {"content": "12"}}"""))
+        assertEquals(12, whole.respond(Request.of("x"), Shape.integer()))
     }
 }

@@ -87,7 +87,7 @@ class SessionTest {
             model.session().use { session ->
                 session.respondWithTools(calling(), listOf(counted), most = 1, confirm = { asked += it; false })
                 assertEquals(listOf("user", "assistant", "tool", "assistant"), session.messages.map { it["role"].text })
-                assertEquals("The user did not allow this call.", session.messages[2]["content"].text)
+                assertEquals("error: the call was refused", session.messages[2]["content"].text)
             }
             assertEquals(2, calls.size)
             assertEquals("weather", asked.single().name)
@@ -115,7 +115,7 @@ class SessionTest {
             val small = shape { val mood = oneOf("mood", "good", "bad"); val sure = flag("sure"); makes { it[mood] to it[sure] } }
             val (mood, _) = model.respond(asked, small)
             assertTrue(mood in listOf("good", "bad"))
-            refuses("context_full") { model.respond(asked.change { maxTokens = 2 }, shape) }
+            refuses("cancelled") { model.respond(asked.change { maxTokens = 2 }, shape) }
         }
     }
 

@@ -7,8 +7,8 @@ public class ToolCall(
     /** A JSON object, as the model wrote it. */
     public val arguments: String,
 ) {
-    /** The arguments, read. */
-    public fun json(): JsonObject = JsonObject.parse(arguments)
+    /** The arguments, read. None are an empty object. */
+    public fun json(): JsonObject = JsonObject.parse(arguments.ifEmpty { "{}" })
 
     override fun toString(): String = "$name($arguments)"
 }

@@ -37,17 +37,8 @@ public class Model internal constructor(number: Long) : Closeable("the model", n
     override fun startBlocking(request: Request): ActiveRequest =
         ActiveRequest(this, with { library.requestStart(it, request.toString()) })
 
-    override suspend fun respondWithTools(request: Request, tools: List<Tool>, most: Int, confirm: ConfirmCall?): Answer {
-        var asked = request.with(tools)
-        var rounds = 0
-        while (true) {
-            val answer = respond(asked)
-            if (answer.toolCalls.isEmpty() || rounds == most) return answer
-            rounds++
-            val results = results(answer, tools, confirm)
-            asked = asked.change { add(answer.messageJson).addAll(results) }
-        }
-    }
+    override suspend fun respondWithTools(request: Request, tools: List<Tool>, most: Int, confirm: ConfirmCall?): Answer =
+        withTools(request, tools, most, confirm) { asked, answer, results -> asked.change { add(answer.messageJson).addAll(results) } }
 
     /** Opens a conversation. [defaults] has messages to begin with, and what holds for every request of it. */
     public suspend fun session(defaults: Request? = null): Session = away(discard = { it.close() }) { sessionBlocking(defaults) }
@@ -162,16 +153,6 @@ public class Session internal constructor(private val model: Model, number: Long
         return ActiveRequest(this, number)
     }
 
-    override suspend fun respondWithTools(request: Request, tools: List<Tool>, most: Int, confirm: ConfirmCall?): Answer {
-        val all = request.with(tools)
-        var asked = all
-        var rounds = 0
-        while (true) {
-            val answer = respond(asked)
-            if (answer.toolCalls.isEmpty() || rounds == most) return answer
-            rounds++
-            val results = results(answer, tools, confirm)
-            asked = all.change().only(results)
-        }
-    }
+    override suspend fun respondWithTools(request: Request, tools: List<Tool>, most: Int, confirm: ConfirmCall?): Answer =
+        withTools(request, tools, most, confirm) { asked, _, results -> asked.change().only(results) }
 }

@@ -37,7 +37,10 @@ public interface Responder {
     /** The events of the answer to a question. */
     public fun stream(text: String): Flow<Event> = stream(Request.of(text))
 
-    /** Answers with a value of [shape]: the model cannot write anything else. */
+    /**
+     * Answers with a value of [shape]: the model cannot write anything else. An answer that ended before it was whole, as by
+     * [RequestBuilder.maxTokens], is an error of the kind `cancelled`.
+     */
     public suspend fun <T> respond(request: Request, shape: Shape<T>): T = valueOf(respond(request.change { schema(shape.schema) }), shape)
 
     /** As [respond], on this thread. */
@@ -46,9 +49,27 @@ public interface Responder {
 
     /**
      * Answers, and calls [tools] where the model wants them, at most [most] rounds. [confirm] is asked before each call; a call that is
-     * not allowed is told to the model. An answer with [Answer.toolCalls] means that the rounds were used up.
+     * not allowed is told to the model. An answer with [Answer.toolCalls] means that the rounds were used up, or that it was cancelled.
      */
     public suspend fun respondWithTools(request: Request, tools: List<Tool>, most: Int = 8, confirm: ConfirmCall? = null): Answer
+}
+
+/** Answers until no tool is wanted. [next] makes the request behind an answer and the messages with what its tools gave. */
+internal suspend fun Responder.withTools(
+    request: Request,
+    tools: List<Tool>,
+    most: Int,
+    confirm: ConfirmCall?,
+    next: (asked: Request, answer: Answer, results: List<Json>) -> Request,
+): Answer {
+    var asked = request.with(tools)
+    var rounds = 0
+    while (true) {
+        val answer = respond(asked)
+        if (answer.toolCalls.isEmpty() || answer.finishReason == "cancelled" || rounds == most) return answer
+        rounds++
+        asked = next(asked, answer, results(answer, tools, confirm))
+    }
 }
 
 /** The request with the tools that it does not have yet. */
@@ -59,9 +80,9 @@ internal fun Request.with(tools: List<Tool>): Request {
 }
 
 private fun <T> valueOf(answer: Answer, shape: Shape<T>): T {
-    if (answer.finishReason == "length") {
-        val message = "the value is not whole: give it more than ${answer.usage.completionTokens} tokens"
-        throw CactusException(CactusCode.CONTEXT_FULL, "context_full", message)
+    if (answer.json["whole"].boolean == false) {
+        val message = "the answer ended before it was whole (${answer.finishReason}), after ${answer.usage.completionTokens} tokens"
+        throw CactusException(CactusCode.CANCELLED, "cancelled", message)
     }
     return shape.parse(answer.text)
 }

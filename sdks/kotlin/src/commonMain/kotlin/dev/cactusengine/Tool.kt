@@ -1,5 +1,7 @@
 package dev.cactusengine
 
+import kotlin.coroutines.cancellation.CancellationException
+
 /**
  * Something that a model may call. Implement it, or make one with [tool].
  */
@@ -12,12 +14,11 @@ public interface Tool {
     /** JSON schema of the arguments. */
     public val parameters: JsonObject
 
-    /** Does it. The model reads what this returns. An exception of the kind [ToolFailure] is told to the model; any other ends the answer. */
+    /**
+     * Does it. The model reads what this returns, and the message of what it throws. Only a `CancellationException` ends the answer.
+     */
     public suspend fun call(arguments: JsonObject): String
 }
-
-/** What a tool throws to tell the model that it did not work. */
-public class ToolFailure(message: String) : RuntimeException(message)
 
 /** The tool as a request has it. */
 internal fun Tool.definition(): JsonObject = schemaOf(
@@ -76,15 +77,23 @@ public fun interface ConfirmCall {
 
 /** Calls what [answer] wants, and gives the messages with the results. */
 internal suspend fun results(answer: Answer, tools: List<Tool>, confirm: ConfirmCall?): List<Json> = answer.toolCalls.map { call ->
-    val result = if (confirm != null && !confirm.mayCall(call)) "The user did not allow this call." else result(call, tools)
-    schemaOf("role" to "tool", "tool_call_id" to call.id, "content" to result)
+    schemaOf("role" to "tool", "tool_call_id" to call.id, "content" to result(call, tools, confirm))
 }
 
-private suspend fun result(call: ToolCall, tools: List<Tool>): String {
-    val tool = tools.firstOrNull { it.name == call.name } ?: return "There is no tool `${call.name}`."
+/** What a tool gave, or what went wrong: in the words of all SDKs. */
+private suspend fun result(call: ToolCall, tools: List<Tool>, confirm: ConfirmCall?): String {
+    val tool = tools.firstOrNull { it.name == call.name } ?: return "error: there is no tool `${call.name}`"
+    val arguments = try {
+        call.json()
+    } catch (_: CactusException) {
+        return "error: the arguments are no JSON object"
+    }
+    if (confirm != null && !confirm.mayCall(call)) return "error: the call was refused"
     return try {
-        tool.call(call.json())
-    } catch (e: ToolFailure) {
-        "It failed: ${e.message}"
+        tool.call(arguments)
+    } catch (e: CancellationException) {
+        throw e
+    } catch (e: Throwable) {
+        "error: ${e.message ?: e}"
     }
 }
