@@ -5,12 +5,17 @@ import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.async
 import kotlinx.coroutines.awaitAll
 import kotlinx.coroutines.NonCancellable
+import kotlinx.coroutines.cancelAndJoin
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.withContext
+import kotlinx.coroutines.yield
 import kotlin.random.Random
 import kotlin.test.Test
 import kotlin.test.assertEquals
+import kotlin.test.assertFalse
+import kotlin.test.assertNotEquals
+import kotlin.test.assertNotNull
 import kotlin.test.assertTrue
 
 class LifetimeTest {
@@ -33,7 +38,7 @@ class LifetimeTest {
             model.start(endless()).next()
             Embedder.load(bundle("embeds"))
         }
-        assertTrue(Handle.OPEN.get() >= before)
+        assertTrue(Handle.OPEN.get() > before)
         assertEquals(before, left(before))
     }
 
@@ -46,6 +51,32 @@ class LifetimeTest {
             List(4) { async(Dispatchers.IO) { model.close(); model.isClosed } }.awaitAll().forEach { assertTrue(it) }
             active.close()
         }
+    }
+
+    @Test
+    fun closing_waits_for_a_call_where_the_library_does_not() = inTime {
+        var isFreed = false
+        val handle = Handle("it", 1, waits = true) { isFreed = true }
+        handle.enter()
+        val closing = launch(Dispatchers.IO) { handle.close() }
+        while (!handle.isClosed) delay(1)
+        delay(50)
+        assertFalse(isFreed)
+        handle.leave()
+        closing.join()
+        assertTrue(isFreed)
+        refuses("handle") { handle.enter() }
+    }
+
+    @Test
+    fun what_nobody_waits_for_any_more_is_discarded_on_another_thread() = inTime {
+        val caller = Thread.currentThread()
+        var thread: Thread? = null
+        val job = launch { away(discard = { _: Int -> thread = Thread.currentThread() }) { Thread.sleep(50).let { 1 } } }
+        yield()
+        job.cancelAndJoin()
+        assertNotNull(thread)
+        assertNotEquals(caller, thread)
     }
 
     /** 1,000 with CACTUS_SOAK=1000. */

@@ -11,6 +11,7 @@ import kotlin.test.assertContentEquals
 import kotlin.test.assertEquals
 import kotlin.test.assertNull
 import kotlin.test.assertTrue
+import kotlin.time.measureTime
 
 class VectorsAndSoundTest {
     private fun length(vector: FloatArray) = sqrt(vector.sumOf { it.toDouble() * it })
@@ -56,6 +57,10 @@ class VectorsAndSoundTest {
         assertEquals(1.0, length(two.vector), 0.01)
         refuses("argument") { index.add(listOf(Document(1, "again", floatArrayOf(1f, 0f)))) }
         refuses("argument") { index.add(listOf(Document(9, "short", floatArrayOf(1f)))) }
+        for (count in listOf(Int.MAX_VALUE, (1 shl 20) + 1)) {
+            refuses("argument") { index.query(floatArrayOf(1f, 0f), QueryOptions().apply { this.count = count }) }
+        }
+        refuses("argument") { Index.open(folder.path, Int.MAX_VALUE) }
         index.delete(listOf(1, 99))
         index.compact()
         assertEquals(listOf(-3, 2), index.query(floatArrayOf(1f, 0f)).map { it.id })
@@ -90,12 +95,16 @@ class VectorsAndSoundTest {
     @Test
     fun a_recording_is_stopped_with_its_coroutine() = inTime {
         Transcriber.load(bundle("hears")).use { transcriber ->
+            val piece = tone()
+            val sound = ShortArray(16_000 * 600) { piece[it % piece.size] }
+            val whole = measureTime { transcriber.transcribe(sound) }
             // Also one that has not begun yet.
             for (wait in listOf(0L, 0L, 1L, 50L)) {
-                val jobs = List(2) { launch(kotlinx.coroutines.Dispatchers.Default) { transcriber.transcribe(ShortArray(16_000 * 600)) } }
+                val jobs = List(2) { launch(kotlinx.coroutines.Dispatchers.Default) { transcriber.transcribe(sound) } }
                 delay(wait)
                 jobs.forEach { it.cancel() }
-                jobs.forEach { it.join() }
+                val stopped = measureTime { jobs.forEach { it.join() } }
+                assertTrue(stopped < whole / 2, "stopped behind $stopped, and a whole one takes $whole")
             }
             assertTrue(transcriber.transcribe(tone()).text.isNotEmpty(), "what comes later is not stopped")
         }

@@ -23,7 +23,7 @@ public class Found internal constructor(
 
 /** Documents with vectors, in a folder. What a call changes is on the disk when it returns. */
 public class Index internal constructor(@JvmField public val dimension: Int, number: Long) :
-    Closeable("the index", number, { library.indexClose(it) }) {
+    Closeable("the index", number, waits = true, { library.indexClose(it) }) {
 
     /** Adds documents. An id that is there already, or a wrong vector, refuses all of them. */
     public suspend fun add(documents: List<Document>): Unit = away { addBlocking(documents) }

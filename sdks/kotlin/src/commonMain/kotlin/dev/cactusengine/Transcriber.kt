@@ -35,7 +35,7 @@ public class Speech internal constructor(@JvmField public val json: JsonObject) 
     public val spans: List<Span> get() = json["segments"].items.map { Span(it["start"].long ?: 0, it["end"].long ?: 0) }
 }
 
-/** Hears the text of each segment, with its last token. It is called on the thread that transcribes. */
+/** Hears the text of each segment, with its last token. It is called on the thread that transcribes, and must not call the transcriber. */
 public fun interface TextListener {
     public fun on(text: String)
 }
@@ -43,6 +43,9 @@ public fun interface TextListener {
 /**
  * A model that hears: Whisper, Parakeet, Moonshine, or Silero VAD, which finds speech. A recording is a file of any format that is read,
  * or samples: mono, 16 bits, 16,000 a second. One recording at a time; others wait.
+ *
+ * Functions that end in `Blocking` do not wait for their turn. The library can only be told to stop whatever the transcriber does, so a
+ * coroutine that is cancelled stops these, too.
  */
 public class Transcriber internal constructor(number: Long) : Closeable("the transcriber", number, { library.destroy(it) }) {
     /** Writes down what is said in a file. */
@@ -53,12 +56,12 @@ public class Transcriber internal constructor(number: Long) : Closeable("the tra
     public suspend fun transcribe(samples: ShortArray, options: TranscribeOptions? = null, onText: TextListener? = null): Transcript =
         listening { transcribe(Recording(null, samples), options, onText) }
 
-    /** As [transcribe], on this thread. */
+    /** As [transcribe], on this thread, and without waiting for other recordings: a coroutine that is cancelled stops it, too. */
     @JvmOverloads
     public fun transcribeBlocking(file: String, options: TranscribeOptions? = null, onText: TextListener? = null): Transcript =
         transcribe(Recording(file, null), options, onText)
 
-    /** As [transcribe], on this thread. */
+    /** As [transcribe], on this thread, and without waiting for other recordings: a coroutine that is cancelled stops it, too. */
     @JvmOverloads
     public fun transcribeBlocking(samples: ShortArray, options: TranscribeOptions? = null, onText: TextListener? = null): Transcript =
         transcribe(Recording(null, samples), options, onText)
@@ -77,9 +80,10 @@ public class Transcriber internal constructor(number: Long) : Closeable("the tra
         listening { speech(Recording(null, samples), options) }
 
     /** Begins to listen to live speech. */
-    public suspend fun live(options: LiveOptions? = null): LiveTranscription = away(discard = { it.close() }) { liveBlocking(options) }
+    public suspend fun live(options: LiveOptions? = null): LiveTranscription =
+        turn.withLock { away(discard = { it.close() }) { liveBlocking(options) } }
 
-    /** As [live], on this thread. */
+    /** As [live], on this thread, and without waiting for recordings. */
     @JvmOverloads
     public fun liveBlocking(options: LiveOptions? = null): LiveTranscription =
         LiveTranscription(this, with { library.liveStart(it, options?.json()) })
@@ -128,13 +132,13 @@ public class Heard internal constructor(@JvmField public val json: JsonObject) {
 
 /** Live speech. One coroutine at a time pushes. */
 public class LiveTranscription internal constructor(private val transcriber: Transcriber, number: Long) :
-    Closeable("the live transcription", number, { library.liveClose(it) }) {
+    Closeable("the live transcription", number, waits = true, { library.liveClose(it) }) {
 
     /** Takes the next samples: mono, 16 bits, 16,000 a second, as many as there are. */
     public suspend fun push(samples: ShortArray, from: Int = 0, to: Int = samples.size): Heard =
         transcriber.turn.withLock { away { pushBlocking(samples, from, to) } }
 
-    /** As [push], on this thread. */
+    /** As [push], on this thread, and without waiting for recordings: a coroutine that is cancelled stops it, too. */
     @JvmOverloads
     public fun pushBlocking(samples: ShortArray, from: Int = 0, to: Int = samples.size): Heard {
         if (from < 0 || to < from || to > samples.size) throw refused("samples from $from to $to of ${samples.size}")
@@ -144,11 +148,11 @@ public class LiveTranscription internal constructor(private val transcriber: Tra
     /** Makes what was said last final, and closes. */
     public suspend fun finish(): Heard = transcriber.turn.withLock { away { finishBlocking() } }
 
-    /** As [finish], on this thread. */
-    public fun finishBlocking(): Heard {
-        val heard = heard { library.liveFinish(it) }
+    /** As [finish], on this thread, and without waiting for recordings: a coroutine that is cancelled stops it, too. */
+    public fun finishBlocking(): Heard = try {
+        heard { library.liveFinish(it) }
+    } finally {
         close()
-        return heard
     }
 
     internal fun heard(take: (Long) -> String): Heard {

@@ -42,7 +42,7 @@ public fun ContentBuilder.audio(file: File): ContentBuilder = audio(file.readByt
 
 /**
  * Takes the next samples between position and limit of a direct buffer, without a copy: 16 bits, little-endian, as `AudioRecord.read`
- * fills it. It blocks this thread while it computes.
+ * fills it. It blocks this thread while it computes, and a coroutine that is cancelled while it uses the transcriber stops it, too.
  */
 public fun LiveTranscription.pushBlocking(samples: ByteBuffer): Heard = heard { number ->
     (library as dev.cactusengine.raw.JniLibrary).livePush(number, samples)

@@ -9,6 +9,7 @@ import java.util.concurrent.ThreadPoolExecutor
 import java.util.concurrent.TimeUnit
 import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.locks.ReentrantLock
+import java.util.concurrent.locks.ReentrantReadWriteLock
 import kotlin.concurrent.withLock
 
 internal actual val platform: Platform get() = JvmPlatform
@@ -25,8 +26,8 @@ internal object JvmPlatform : Platform {
 
     override fun execute(block: () -> Unit): Unit = threads.execute(block)
 
-    override fun own(owner: Any, what: String, number: Long, close: (Long) -> Unit): Owned =
-        Handle(what, number, close).also { Reaper.watch(owner, it) }
+    override fun own(owner: Any, what: String, number: Long, waits: Boolean, close: (Long) -> Unit): Owned =
+        Handle(what, number, waits, close).also { Reaper.watch(owner, it) }
 
     @Volatile
     private var kept: Any? = null
@@ -39,8 +40,11 @@ internal object JvmPlatform : Platform {
 }
 
 /** A handle of the library, closed once. It does not know who owns it. */
-internal class Handle(private val what: String, override val number: Long, private val closer: (Long) -> Unit) : Owned {
+internal class Handle(private val what: String, override val number: Long, waits: Boolean, private val closer: (Long) -> Unit) : Owned {
     private val lock = ReentrantLock()
+
+    /** Each call reads, and closing writes. */
+    private val calls = if (waits) ReentrantReadWriteLock() else null
 
     @Volatile
     override var isClosed: Boolean = false
@@ -53,17 +57,33 @@ internal class Handle(private val what: String, override val number: Long, priva
         OPEN.incrementAndGet()
     }
 
+    override fun enter() {
+        val call = calls?.readLock() ?: return
+        call.lock()
+        if (isClosed) {
+            call.unlock()
+            throw closed(what)
+        }
+    }
+
+    override fun leave() {
+        calls?.readLock()?.unlock()
+    }
+
     override fun close() {
         if (isDone) return
         isClosed = true
         lock.withLock {
             if (isDone) return
+            val calls = calls?.writeLock()
+            calls?.lock()
             try {
                 closer(number)
             } catch (e: CactusException) {
                 // The library has closed it itself.
                 if (e.code != CactusCode.HANDLE) throw e
             } finally {
+                calls?.unlock()
                 isDone = true
                 OPEN.decrementAndGet()
                 Reaper.forget(this)

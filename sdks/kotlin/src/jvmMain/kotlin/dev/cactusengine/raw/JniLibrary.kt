@@ -10,6 +10,7 @@ import dev.cactusengine.ProgressListener
 import dev.cactusengine.Recording
 import dev.cactusengine.StoredDocument
 import dev.cactusengine.noZero
+import dev.cactusengine.refused
 import java.nio.Buffer
 import java.nio.ByteBuffer
 import java.nio.ByteOrder
@@ -20,6 +21,9 @@ private const val ROOM_BYTES = 1 shl 20
 /** Buffers of this size are kept for each thread: direct memory is given back late. */
 private const val SCRATCH_BYTES = 1 shl 16
 private const val MOST_ROOM_BYTES = 1 shl 28
+
+/** Room is taken for what is counted. */
+private const val MOST_COUNT = 1 shl 20
 
 /** The C library by JNI. */
 internal class JniLibrary private constructor() : Library {
@@ -182,7 +186,11 @@ internal class JniLibrary private constructor() : Library {
         }
     }
 
-    override fun liveFinish(live: Long): String = written(MOST_ROOM_BYTES shr 6) { buffer, size -> Raw.streamTranscribeStop(live, buffer, size) }
+    override fun liveFinish(live: Long): String {
+        // The handle is closed whatever comes of it, so nothing can be asked again with more room.
+        val buffer = direct(MOST_ROOM_BYTES shr 6)
+        return read(buffer, Raw.streamTranscribeStop(live, buffer, buffer.capacity().toLong()))
+    }
 
     override fun liveClose(live: Long) {
         Raw.streamTranscribeStop(live, null, 0)
@@ -225,6 +233,7 @@ internal class JniLibrary private constructor() : Library {
     override fun indexQuery(
         index: Long, dimension: Int, vectors: Array<FloatArray>, most: Int, options: String?,
     ): List<List<Pair<Int, Float>>> {
+        count(most, "top_k")
         val count = vectors.size
         val ids = Array<ByteBuffer?>(count) { direct(most * Int.SIZE_BYTES) }
         val scores = Array<ByteBuffer?>(count) { direct(most * Float.SIZE_BYTES) }
@@ -288,11 +297,15 @@ internal class JniLibrary private constructor() : Library {
                 bytes = bytes shl 4
                 continue
             }
-            checkPublic(code)
-            val text = ByteArray(code)
-            buffer.get(text)
-            return text.text()
+            return read(buffer, code)
         }
+    }
+
+    private fun read(buffer: ByteBuffer, code: Int): String {
+        checkPublic(code)
+        val text = ByteArray(code)
+        buffer.get(text)
+        return text.text()
     }
 
     private inline fun vector(call: (ByteBuffer, Long, LongArray) -> Int): FloatArray {
@@ -310,7 +323,8 @@ internal class JniLibrary private constructor() : Library {
         }
     }
 
-    private fun count(number: Int, name: String): Long = if (number >= 0) number.toLong() else throw refused("`$name`: found $number")
+    private fun count(number: Int, name: String): Long =
+        if (number in 0..MOST_COUNT) number.toLong() else throw refused("`$name`: expected 0 to $MOST_COUNT, found $number")
 }
 
 /** One callback for the life of the process: the library keeps what it is given. */
@@ -325,13 +339,9 @@ private object Log {
 }
 
 private fun heard(listener: ProgressListener) = ProgressCallback { stage, what, done, total ->
-    listener.on(newProgress(stage.text(), what.text(), done, total))
+    listener.on(Progress(stage.text(), what.text(), done, total))
     0
 }
-
-private fun newProgress(stage: String, what: String, done: Long, total: Long) = Progress(stage, what, done, total)
-
-private fun refused(message: String) = CactusException(CactusCode.ARGUMENT, "argument", message)
 
 private fun String.bytes(): ByteArray = noZero().toByteArray(Charsets.UTF_8)
 
