@@ -15,12 +15,15 @@ public class ActiveRequest internal constructor(private val asked: Closeable, nu
     internal var isOver = false
         private set
 
-    /** The next event, or `null` after the last. One coroutine at a time asks. If it is cancelled, the request is cancelled and has ended. */
+    /**
+     * The next event, or `null` after the last. One coroutine at a time asks. If it is cancelled while it waits, the request is cancelled,
+     * and what it waited for is not given to anybody.
+     */
     public suspend fun next(): Event? {
         // Most often it is there already, or the model is slow enough for another thread.
         val next = take(0)
         if (next != null || isOver) return next
-        return away(stop = ::cancelQuietly) { take(-1) }
+        return away(stop = ::cancelQuietly, discard = { cancelQuietly() }) { take(-1) }
     }
 
     /** As [next], on this thread. */

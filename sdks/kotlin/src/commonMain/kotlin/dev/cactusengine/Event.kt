@@ -124,7 +124,8 @@ public sealed class Event(
 }
 
 /**
- * The pieces of the answer's text. A request that failed throws. Under a policy use [snapshots], as what was said may become void.
+ * The pieces of the answer's text. A request that failed throws; one that was cancelled by [ActiveRequest.cancel] ends. Under a policy use
+ * [snapshots]: where another answers from the beginning, its pieces come behind those that are void, and nothing here says so.
  */
 public fun Flow<Event>.texts(): Flow<String> = flow {
     collect { event ->
