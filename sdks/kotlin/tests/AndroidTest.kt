@@ -11,6 +11,11 @@ import dev.cactusengine.android.load
 import java.io.File
 import java.io.IOException
 import java.nio.file.Files
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.async
+import kotlinx.coroutines.awaitAll
+import kotlinx.coroutines.cancel
+import kotlinx.coroutines.launch
 import kotlin.test.AfterTest
 import kotlin.test.Test
 import kotlin.test.assertEquals
@@ -78,6 +83,9 @@ class AndroidTest {
         val place = ModelImport.bundle(context, tree, "mine")
         assertEquals(place, ModelImport.find(context, "mine"))
         Model.load(place.path) { threads = 1 }.use { assertTrue(it.respond(brief("x")).text.isNotEmpty()) }
+        val both = List(2) { async(Dispatchers.Default) { ModelImport.bundle(context, tree, "both") } }.awaitAll()
+        assertEquals(both[0], both[1])
+        Cactus.checkBundle(both[0].path, verify = true).error?.let { throw it }
         context.assets.root = File(bundle("chat")).parentFile
         assertEquals("asset", ModelImport.asset(context, "chat", "asset").name)
         assertFailsWith<IOException> { ModelImport.asset(context, "nothing", "other") }
@@ -89,7 +97,7 @@ class AndroidTest {
         assertFailsWith<CactusException> { ModelImport.bundle(context, Uri.parse("content://$damaged"), "bad") }
         assertNull(ModelImport.find(context, "bad"))
         refuses("argument") { ModelImport.find(context, "../x") }
-        assertEquals(setOf("mine", "asset"), CactusAndroid.modelsFolder(context).list()!!.toSet())
+        assertEquals(setOf("mine", "both", "asset"), CactusAndroid.modelsFolder(context).list()!!.toSet())
     }
 
     @Test
@@ -98,6 +106,14 @@ class AndroidTest {
         val options = LoadOptions().apply { cache = CactusAndroid.modelsFolder(context).path; offline = true; bits = 8; threads = 1 }
         val want = Model.load(gguf.path, options).use { it.respond(brief("x")).text }
         Model.load(context, Uri.parse("content://$gguf"), options).use { assertEquals(want, it.respond(brief("x")).text) }
+        // A caller that is cancelled when the model is there gets none, and leaves none open.
+        val open = Handle.OPEN.get()
+        val loading = launch {
+            Model.load(context, Uri.parse("content://$gguf"), options) { if (it.stage == "loading") coroutineContext.cancel() }
+        }
+        loading.join()
+        assertTrue(loading.isCancelled)
+        assertEquals(open, Handle.OPEN.get())
         val copy = ModelImport.file(context, Uri.parse("content://$gguf"), "copy.gguf")
         Model.load(copy.path, options).use { assertEquals(want, it.respond(brief("x")).text) }
     }

@@ -14,13 +14,17 @@ import java.io.File
 import java.io.IOException
 import java.io.InputStream
 import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.NonCancellable
 import kotlinx.coroutines.currentCoroutineContext
 import kotlinx.coroutines.ensureActive
+import kotlinx.coroutines.sync.Mutex
+import kotlinx.coroutines.sync.withLock
 import kotlinx.coroutines.withContext
 
 /**
  * Models from where a user keeps them. A `content://` address has no path, so what is chosen is copied into
- * [CactusAndroid.modelsFolder] under a name of yours, and found there the next time. A copy gets its name when it is whole.
+ * [CactusAndroid.modelsFolder] under a name of yours, and found there the next time. A copy gets its name when it is whole. One import runs
+ * at a time; others wait.
  */
 public object ModelImport {
     /** The folder of a bundle that was imported as [name], or `null`. */
@@ -51,18 +55,23 @@ public object ModelImport {
         return File(CactusAndroid.modelsFolder(context), name)
     }
 
-    private suspend fun made(context: Context, name: String, make: suspend (File) -> Unit): File = withContext(Dispatchers.IO) {
-        val place = place(context, name)
-        if (place.exists()) return@withContext place
-        val part = File(place.parentFile, ".$name.part")
-        part.deleteRecursively()
-        try {
-            make(part)
-            if (!part.renameTo(place) && !place.exists()) throw IOException("$place cannot be written")
-        } finally {
+    /** Two imports of one name would write one file, so one import after the other. */
+    private val turn = Mutex()
+
+    private suspend fun made(context: Context, name: String, make: suspend (File) -> Unit): File = turn.withLock {
+        withContext(Dispatchers.IO) {
+            val place = place(context, name)
+            if (place.exists()) return@withContext place
+            val part = File(place.parentFile, ".$name.part")
             part.deleteRecursively()
+            try {
+                make(part)
+                if (!part.renameTo(place) && !place.exists()) throw IOException("$place cannot be written")
+            } finally {
+                part.deleteRecursively()
+            }
+            place
         }
-        place
     }
 
     private suspend fun checked(folder: File) {
@@ -131,7 +140,16 @@ public suspend fun Model.Companion.load(
     gguf: Uri,
     options: LoadOptions? = null,
     onProgress: ProgressListener? = null,
-): Model = withContext(Dispatchers.IO) {
-    val file = context.contentResolver.openFileDescriptor(gguf, "r") ?: throw IOException("$gguf cannot be opened")
-    file.use { load("/proc/self/fd/${it.fd}", options, onProgress) }
+): Model {
+    var made: Model? = null
+    try {
+        return withContext(Dispatchers.IO) {
+            val file = context.contentResolver.openFileDescriptor(gguf, "r") ?: throw IOException("$gguf cannot be opened")
+            file.use { load("/proc/self/fd/${it.fd}", options, onProgress).also { model -> made = model } }
+        }
+    } catch (e: Throwable) {
+        // A caller that is cancelled by now gets no model.
+        made?.let { withContext(NonCancellable) { it.closeAndWait() } }
+        throw e
+    }
 }
