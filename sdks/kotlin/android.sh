@@ -5,7 +5,7 @@
 #   sdks/kotlin/android.sh --test OUT ...       takes libraries that are not of Android, to test the packing
 #
 # An ABI of Android goes into the AAR, and a desktop (linux-x86_64, linux-aarch64, macos-aarch64) into the jar. Each library is
-# checked: its machine, pages of 16 KB, exported names, what it needs, its size. ANDROID_JAR names the classes of Android to compile
+# checked: its machine, pages of 16 KB, exported names, what it needs; its size is printed. ANDROID_JAR names the classes of Android to compile
 # with; without it, stand-ins are taken. With the NDK the two libraries are made so:
 #
 #   cargo rustc -p cactus-ffi --lib --release --target aarch64-linux-android --crate-type cdylib

@@ -118,13 +118,13 @@ example examples.install.Install "can be used" "$b/chat"
 example examples.chat.Chat "tokens, 5 messages" "$b/chat"
 example examples.stream.Stream "^\[(length|stop)\]" "$b/chat"
 example examples.cancel.Cancel "kept: " "$b/chat"
-example examples.tools.Tools "." "$b/chat"
+example examples.tools.Tools '^may it call weather\(.*"city".*\)\? yes$' "$b/chat"
 example examples.structured.Structured "Review\(mood=(GOOD|BAD), stars=[1-5], isLong=(true|false)\)" "$b/chat"
-example examples.picture.Picture "." "$b/sees" golden/pictures/files/rgb.png
+example examples.picture.Picture "^\([1-9][0-9]* tokens read, [1-9][0-9]* written\)$" "$b/sees" golden/pictures/files/rgb.png
 [ -n "${CACTUS_TEST_NO_LIVE:-}" ] || example examples.transcribe.Transcribe "certain: " "$b/hears" "$OUT/tone.wav" "$b/vad"
 example examples.search.EmbedAndSearch "^[01]\.[0-9]{3} " "$b/embeds"
 example examples.lifecycle.Lifecycle "closed: handle" "$b/chat"
-example JavaChat "." "$b/chat"
+example JavaChat "^(stop|length|tool_calls)$" "$b/chat"
 # The address is one where nobody answers: a "y" leaves the answer to this machine.
 example examples.hybrid.Hybrid "answered by local" "$b/chat" "http://127.0.0.1:9/v1#m" <<< y
 

@@ -18,6 +18,8 @@ fun main(args: Array<String>) = runBlocking<Unit> {
             }
             maxTokens = 40
         }
-        println(model.respond(asked).text)
+        val answer = model.respond(asked)
+        println(answer.text)
+        println("(${answer.usage.promptTokens} tokens read, ${answer.usage.completionTokens} written)")
     }
 }
