@@ -224,7 +224,10 @@ class ModelTest {
                     reading.join()
                     if (!reading.isCancelled) return@use
                     waited++
-                    assertIs<Event.Cancelled>(active.events.toList().last())
+                    val events = active.events.toList()
+                    assertTrue(events.first() is Event.Started || events.size == 1, "nothing is lost")
+                    assertIs<Event.Cancelled>(events.last())
+                    assertEquals(1, events.count { it.isLast })
                 }
             }
             assertTrue(waited > 0, "no reader waited")

@@ -96,7 +96,7 @@ class VectorsAndSoundTest {
     fun a_recording_is_stopped_with_its_coroutine() = inTime {
         Transcriber.load(bundle("hears")).use { transcriber ->
             val piece = tone()
-            val sound = ShortArray(16_000 * 600) { piece[it % piece.size] }
+            val sound = ShortArray(16_000 * 200) { piece[it % piece.size] }
             val whole = measureTime { transcriber.transcribe(sound) }
             // Also one that has not begun yet.
             for (wait in listOf(0L, 0L, 1L, 50L)) {

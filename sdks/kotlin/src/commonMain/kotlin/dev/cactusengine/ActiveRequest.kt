@@ -15,24 +15,32 @@ public class ActiveRequest internal constructor(private val asked: Closeable, nu
     internal var isOver = false
         private set
 
+    /** What came for a reader that was cancelled meanwhile. */
+    private var kept: Event? = null
+
     /**
      * The next event, or `null` after the last. One coroutine at a time asks. If it is cancelled while it waits, the request is cancelled,
-     * and what it waited for is not given to anybody.
+     * and what it waited for is there for whoever asks next.
      */
     public suspend fun next(): Event? {
         // Most often it is there already, or the model is slow enough for another thread.
         val next = take(0)
         if (next != null || isOver) return next
-        return away(stop = ::cancelQuietly, discard = { cancelQuietly() }) { take(-1) }
+        return away(stop = ::cancelQuietly, discard = { kept = it.also { cancelQuietly() } }) { take(-1) }
     }
 
     /** As [next], on this thread. */
     public fun nextBlocking(): Event? = take(-1)
 
-    private fun take(timeoutMs: Long): Event? = with { number ->
-        val next = library.requestNext(number, timeoutMs)
-        isOver = next.isOver
-        next.json?.let { Event.of(it, this) }
+    private fun take(timeoutMs: Long): Event? {
+        val first = kept
+        kept = null
+        if (first != null && !isClosed) return first
+        return with { number ->
+            val next = library.requestNext(number, timeoutMs)
+            isOver = next.isOver
+            next.json?.let { Event.of(it, this) }
+        }
     }
 
     /** What is left of the events, to the last. Who leaves early cancels the request. */
