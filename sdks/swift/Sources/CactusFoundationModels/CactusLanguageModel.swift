@@ -72,11 +72,14 @@ public struct CactusExecutor: LanguageModelExecutor {
 
     private func send(_ events: Events, into channel: LanguageModelExecutorGenerationChannel) async throws {
         var calls: [Int: (id: String, name: String)] = [:]
+        var (hasText, hasReasoning) = (false, false)
         for try await event in events {
             switch event {
             case .text(let text):
+                hasText = true
                 await channel.send(.response(action: .appendText(text, tokenCount: 0)))
             case .reasoning(let text):
+                hasReasoning = true
                 await channel.send(.reasoning(action: .appendText(text, tokenCount: 0)))
             case .toolCall(let part):
                 if let id = part.id, let name = part.name { calls[part.index] = (id, name) }
@@ -84,6 +87,12 @@ public struct CactusExecutor: LanguageModelExecutor {
                 let arguments = part.arguments ?? ""
                 await channel.send(
                     .toolCalls(action: .toolCall(id: call.id, name: call.name, action: .appendArguments(arguments, tokenCount: 0))))
+            case .replaced:
+                // What was said is void. A call that was begun is not taken back.
+                guard calls.isEmpty else { throw Events.Replaced() }
+                if hasText { await channel.send(.response(action: .replaceTextSegment("", tokenCount: 0))) }
+                if hasReasoning { await channel.send(.reasoning(action: .replaceTextSegment("", tokenCount: 0))) }
+                (hasText, hasReasoning) = (false, false)
             case .done(let answer):
                 // Pieces of text are not tokens, so tokens are counted here alone.
                 let usage = answer.usage
@@ -98,7 +107,8 @@ public struct CactusExecutor: LanguageModelExecutor {
                 }
             case .cancelled: throw CancellationError()
             case .failed(let error): throw error
-            case .started, .source, .replaced, .consent, .other: continue
+            // A question that nobody answers lets nothing leave.
+            case .started, .source, .consent, .other: continue
             }
         }
     }

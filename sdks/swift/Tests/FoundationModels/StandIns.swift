@@ -207,6 +207,9 @@ public struct LanguageModelExecutorGenerationChannel: Sendable {
         public struct Action: Sendable {
             let said: String
             public static func appendText(_ text: String, segmentID: String? = nil, tokenCount: Int) -> Action { Action(said: "text \(text)") }
+            public static func replaceTextSegment(_ text: String, segmentID: String? = nil, tokenCount: Int) -> Action {
+                Action(said: "replaced by \(text)")
+            }
             public static func updateUsage(
                 input: Usage.Input, output: Usage.Output, metadata: [String: any ConvertibleToGeneratedContent] = [:]
             ) -> Action { Action(said: "usage \(input.totalTokenCount) \(output.totalTokenCount)") }
@@ -217,6 +220,9 @@ public struct LanguageModelExecutorGenerationChannel: Sendable {
         public struct Action: Sendable {
             let said: String
             public static func appendText(_ text: String, segmentID: String? = nil, tokenCount: Int) -> Action { Action(said: "text \(text)") }
+            public static func replaceTextSegment(_ text: String, segmentID: String? = nil, tokenCount: Int) -> Action {
+                Action(said: "replaced by \(text)")
+            }
         }
     }
 

@@ -71,6 +71,18 @@ do {
     _ = try await respond([.prompt(.init(segments: [.attachment("picture")]))])
     expect(false, "a picture is an error")
 } catch LanguageModelError.unsupportedTranscriptContent {}
+
+// A target that breaks off: what it said is void, and this machine answers.
+var policy = Policy(target: CommandLine.arguments[2], handoff: .always, budget: "0.05", consent: [.text])
+policy.state = CommandLine.arguments[3]
+try await model.setPolicy(policy)
+let replaced = try await respond(entries)
+try await model.setPolicy(nil)
+let texts = replaced.filter { $0.hasPrefix("response") && !$0.hasPrefix("response usage") }
+expect(texts.first == "response text Half an answer", "\(replaced)")
+let void = texts.firstIndex(of: "response replaced by ")
+expect(void != nil && text(of: Array(texts[(void ?? 0)...])) == answer.text, "\(replaced)")
+
 executor.prewarm(model: language, transcript: .init(entries: entries))
 await model.close()
 print("Foundation Models: passed")
