@@ -83,11 +83,11 @@ public struct ToolCall: Sendable, Hashable {
         arguments = json["function"]?["arguments"]?.string ?? ""
     }
 
-    /// The arguments as a value.
+    /// The arguments as a value. None are an empty object.
     ///
     /// - Throws: What decoding throws.
     public func decode<T: Decodable>(_ type: T.Type = T.self) throws -> T {
-        try JSON(parsing: arguments).decode(type)
+        try JSON(parsing: arguments.isEmpty ? "{}" : arguments).decode(type)
     }
 }
 

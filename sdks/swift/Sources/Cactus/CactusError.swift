@@ -72,6 +72,7 @@ enum Code {
     static let argument = CACTUS_CODE_ARGUMENT.rawValue
     static let `internal` = CACTUS_CODE_INTERNAL.rawValue
     static let handle = CACTUS_CODE_HANDLE.rawValue
+    static let cancelled = CACTUS_CODE_CANCELLED.rawValue
     static let text = CACTUS_CODE_TEXT.rawValue
     static let notInBuild = CACTUS_CODE_NOT_IN_BUILD.rawValue
     static let bufferTooSmall = CACTUS_CODE_BUFFER_TOO_SMALL.rawValue
@@ -103,8 +104,23 @@ func taking(_ call: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Int3
     return result
 }
 
-/// Lends a text as a C string, or NULL for nil.
-func lending<R>(_ text: String?, _ body: (UnsafePointer<CChar>?) throws -> R) rethrows -> R {
+/// Lends a text as a C string, or NULL for nil. One that C would cut is refused.
+func lending<R>(_ text: String?, _ body: (UnsafePointer<CChar>?) throws -> R) throws -> R {
     guard let text else { return try body(nil) }
-    return try text.withCString(body)
+    return try whole(text).withCString(body)
+}
+
+/// A text that C can have: it ends at a zero byte.
+func whole(_ text: String) throws -> String {
+    guard !text.utf8.contains(0) else { throw CactusError(code: Code.argument, message: "the text has a zero byte") }
+    return text
+}
+
+/// A count that the library takes. More is a mistake, and room would be taken for it.
+func counted(_ count: Int, _ name: String) throws -> Int {
+    let most = 1 << 20
+    guard (0...most).contains(count) else {
+        throw CactusError(code: Code.argument, message: "`\(name)`: expected 0 to \(most), found \(count)")
+    }
+    return count
 }

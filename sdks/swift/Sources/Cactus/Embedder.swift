@@ -111,9 +111,9 @@ public struct Passage: Sendable, Hashable {
 }
 
 func passages(_ owner: Owner, _ text: String, _ count: Int) async throws -> [Passage] {
-    let text = try whole(text)
+    let (text, count) = (try whole(text), try counted(count, "count"))
     return try await Worker.run {
-        let json = try written { cactus_rag_query(owner.raw, text, $0, $1, max(count, 0)) }
+        let json = try written { cactus_rag_query(owner.raw, text, $0, $1, count) }
         return (json["chunks"]?.array ?? []).map(Passage.init(json:))
     }
 }

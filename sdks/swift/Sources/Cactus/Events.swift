@@ -48,48 +48,59 @@ public struct Events: AsyncSequence, Sendable {
 
     /// The text of the answer alone, piece by piece.
     ///
-    /// It throws ``CactusError`` where the answer fails, and `CancellationError` where it is cancelled. Where another answers from the
-    /// beginning under a policy, it throws ``Replaced``, because the pieces before do not belong to the answer: use the events there.
-    public var texts: AsyncThrowingStream<String, any Error> {
-        let hold = Hold(hold.running, reads: true)
-        return AsyncThrowingStream(unfolding: {
-            while let event = try await hold.next() {
-                switch event {
-                case .text(let text): return text
-                case .failed(let error): throw error
-                case .cancelled: throw CancellationError()
-                case .replaced: throw Replaced()
-                default: continue
-                }
-            }
-            return nil
-        })
-    }
+    /// It throws ``CactusError`` where the answer fails, and `CancellationError` where it is cancelled, also by the task that reads. Where
+    /// another answers from the beginning under a policy, it throws ``Replaced``, because the pieces before do not belong to the answer: use
+    /// the events there.
+    public var texts: Texts { Texts(hold: hold, isWhole: false) }
 
-    /// The text so far, after each piece. What another answers in place of the first one begins anew.
-    public var snapshots: AsyncThrowingStream<String, any Error> {
-        let hold = Hold(hold.running, reads: true)
-        let whole = Locked("")
-        return AsyncThrowingStream(unfolding: {
-            while let event = try await hold.next() {
-                switch event {
-                case .text(let text):
-                    return whole.with {
-                        $0 += text
-                        return $0
-                    }
-                case .replaced: whole.with { $0 = "" }
-                case .failed(let error): throw error
-                case .cancelled: throw CancellationError()
-                default: continue
-                }
+    /// The text so far, after each piece. What another answers in place of the first one begins anew. It throws as ``texts`` does.
+    public var snapshots: Texts { Texts(hold: hold, isWhole: true) }
+
+    /// Texts of an answer: ``Events/texts`` or ``Events/snapshots``.
+    public struct Texts: AsyncSequence, Sendable {
+        public typealias Element = String
+
+        fileprivate let hold: Hold
+        fileprivate let isWhole: Bool
+
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(hold: Hold(hold.running, reads: true), isWhole: isWhole)
+        }
+
+        public struct Iterator: AsyncIteratorProtocol, Sendable {
+            fileprivate let hold: Hold
+            fileprivate let isWhole: Bool
+            private var soFar = ""
+
+            fileprivate init(hold: Hold, isWhole: Bool) {
+                self.hold = hold
+                self.isWhole = isWhole
             }
-            return nil
-        })
+
+            public mutating func next() async throws -> String? {
+                while let event = try await hold.next() {
+                    switch event {
+                    case .text(let text):
+                        guard isWhole else { return text }
+                        soFar += text
+                        return soFar
+                    case .replaced:
+                        guard isWhole else { throw Replaced() }
+                        soFar = ""
+                    case .failed(let error): throw error
+                    case .cancelled: throw CancellationError()
+                    default: continue
+                    }
+                }
+                return nil
+            }
+        }
     }
 
     /// Thrown where what was said so far is void.
-    public struct Replaced: Error, Sendable {}
+    public struct Replaced: Error, Sendable {
+        public init() {}
+    }
 
     /// Reads to the end, and gives the whole answer. `consent` is asked where something would leave this machine; without it nothing does.
     ///

@@ -47,7 +47,9 @@ public final class Index: Sendable {
         try await Worker.run {
             try Library.check()
             guard dimension > 0 else { throw CactusError(code: Code.argument, message: "`dimension`: expected 1 or more, found \(dimension)") }
-            guard let handle = cactus_index_init(folder, dimension) else { throw CactusError.last }
+            let floats = try counted(dimension, "dimension")
+            let handle = try lending(folder) { cactus_index_init($0, floats) }
+            guard let handle else { throw CactusError.last }
             let owner = Owner(UInt(bitPattern: handle)) { cactus_index_destroy(UnsafeMutableRawPointer(bitPattern: $0)) }
             return Index(dimension: dimension, owner: owner)
         }
@@ -68,10 +70,11 @@ public final class Index: Sendable {
             try withExtendedLifetime(strings) {
                 try flat.withUnsafeBufferPointer { flat in
                     let vectors = documents.indices.map { i in flat.baseAddress.map { $0 + i * dimension } }
-                    let code = cactus_index_add(
-                        owner.raw, documents.map(\.id), texts.map { UnsafePointer($0) }, metadatas.map { UnsafePointer($0) }, vectors,
-                        documents.count, dimension)
-                    guard code == 0 else { throw CactusError.last }
+                    try succeed {
+                        cactus_index_add(
+                            owner.raw, documents.map(\.id), texts.map { UnsafePointer($0) }, metadatas.map { UnsafePointer($0) }, vectors,
+                            documents.count, dimension)
+                    }
                 }
             }
         }
@@ -81,21 +84,23 @@ public final class Index: Sendable {
     public func get(_ ids: [Int32]) async throws -> [Document] {
         try await Worker.run { [self] in
             if ids.isEmpty {
-                try succeed(cactus_index_get(owner.raw, ids, 0, nil, nil, nil, nil, nil, nil))
+                try succeed { cactus_index_get(owner.raw, ids, 0, nil, nil, nil, nil, nil, nil) }
                 return []
             }
             var (text, metadata, vector) = (
                 Room<CChar>(count: ids.count, each: 256), Room<CChar>(count: ids.count, each: 256),
                 Room<Float>(count: ids.count, each: dimension)
             )
-            var code = Int32(0)
-            for _ in 0..<2 {
-                code = cactus_index_get(
-                    owner.raw, ids, ids.count, &text.places, &text.sizes, &metadata.places, &metadata.sizes, &vector.places, &vector.sizes)
-                guard code == Code.bufferTooSmall else { break }
-                (text, metadata, vector) = (text.larger, metadata.larger, vector.larger)
+            try succeed {
+                var code = Int32(0)
+                for _ in 0..<2 {
+                    code = cactus_index_get(
+                        owner.raw, ids, ids.count, &text.places, &text.sizes, &metadata.places, &metadata.sizes, &vector.places, &vector.sizes)
+                    guard code == Code.bufferTooSmall else { break }
+                    (text, metadata, vector) = (text.larger, metadata.larger, vector.larger)
+                }
+                return code
             }
-            try succeed(code)
             return ids.indices.map { i in
                 let about = String(cString: metadata.places[i]!)
                 let floats = Array(UnsafeBufferPointer(start: vector.places[i], count: vector.sizes[i]))
@@ -114,17 +119,20 @@ public final class Index: Sendable {
     /// `threshold` is the least cosine, and `filter` what documents have to have, as in `["metadata": "first"]`.
     public func query(_ vectors: [[Float]], top: Int = 10, threshold: Float? = nil, filter: JSON? = nil) async throws -> [[Hit]] {
         try vectors.forEach(check)
+        // Room is taken for so many.
+        let room = try max(counted(top, "top"), 1)
         var options: JSON.Object = ["top_k": .integer(Int64(top))]
         options["score_threshold"] = threshold.map { .number(Double($0)) }
         options["filter"] = filter
         let text = JSON.object(options).text
         return try await Worker.run { [self] in
-            var (ids, scores) = (Room<Int32>(count: vectors.count, each: max(top, 1)), Room<Float>(count: vectors.count, each: max(top, 1)))
+            var (ids, scores) = (Room<Int32>(count: vectors.count, each: room), Room<Float>(count: vectors.count, each: room))
             try vectors.flatMap { $0 }.withUnsafeBufferPointer { flat in
                 let places = vectors.indices.map { i in flat.baseAddress.map { $0 + i * dimension } }
-                try succeed(
+                try succeed {
                     cactus_index_query(
-                        owner.raw, places, vectors.count, dimension, text, &ids.places, &ids.sizes, &scores.places, &scores.sizes))
+                        owner.raw, places, vectors.count, dimension, text, &ids.places, &ids.sizes, &scores.places, &scores.sizes)
+                }
             }
             return vectors.indices.map { i in
                 (0..<min(ids.sizes[i], scores.sizes[i])).map { Hit(id: ids.places[i]![$0], score: scores.places[i]![$0]) }
@@ -134,15 +142,15 @@ public final class Index: Sendable {
 
     /// Deletes documents; ids that the index does not have are left out.
     public func delete(_ ids: [Int32]) async throws {
-        try await Worker.run { [self] in try succeed(cactus_index_delete(owner.raw, ids, ids.count)) }
+        try await Worker.run { [self] in try succeed { cactus_index_delete(owner.raw, ids, ids.count) } }
     }
 
     /// Writes the file anew, without what was deleted.
     public func compact() async throws {
-        try await Worker.run { [self] in try succeed(cactus_index_compact(owner.raw)) }
+        try await Worker.run { [self] in try succeed { cactus_index_compact(owner.raw) } }
     }
 
-    /// Closes it. May be called any number of times.
+    /// Closes it: waits for what is under way. May be called any number of times.
     public func close() async {
         await owner.closed()
     }
@@ -154,8 +162,9 @@ public final class Index: Sendable {
         }
     }
 
-    private func succeed(_ code: Int32) throws {
-        guard code == 0 else { throw CactusError.last }
+    /// Makes a call that ``close()`` waits for.
+    private func succeed(_ call: () throws -> Int32) throws {
+        try owner.use { try Cactus.check(call()) }
     }
 }
 

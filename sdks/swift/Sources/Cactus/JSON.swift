@@ -51,11 +51,6 @@ public enum JSON: Sendable, Hashable {
             fields.makeIterator()
         }
 
-        /// For a parser, which has seen to it that no name comes twice.
-        mutating func append(_ name: String, _ value: JSON) {
-            fields.append((name, value))
-        }
-
         /// Lays the fields of another object over this one.
         public mutating func merge(_ other: Object) {
             for (name, value) in other {

@@ -32,7 +32,7 @@ public enum Library {
         try await Worker.run {
             try check()
             var text: UnsafeMutablePointer<CChar>?
-            let code = cactus_check_bundle(path, verify, &text)
+            let code = try cactus_check_bundle(whole(path), verify, &text)
             guard text != nil else {
                 try Cactus.check(code)
                 throw CactusError(code: Code.internal, message: "there is no report")

@@ -49,13 +49,15 @@ public final class LiveTranscription: Sendable {
     public func push(_ samples: [Int16]) async throws -> LiveText {
         try await Worker.run(on: queue) { [owner] in
             var isFirst = true
-            let json = try written { buffer, size in
-                // Where a result did not fit, the sound was taken all the same.
-                let given = isFirst ? samples : []
-                isFirst = false
-                return lent(given) { cactus_stream_transcribe_process(owner.raw, $1 > 0 ? $0 : nil, $1, buffer, size) }
+            return try owner.use {
+                let json = try written { buffer, size in
+                    // Where a result did not fit, the sound was taken all the same.
+                    let given = isFirst ? samples : []
+                    isFirst = false
+                    return lent(given) { cactus_stream_transcribe_process(owner.raw, $1 > 0 ? $0 : nil, $1, buffer, size) }
+                }
+                return LiveText(json: json)
             }
-            return LiveText(json: json)
         }
     }
 
@@ -64,22 +66,23 @@ public final class LiveTranscription: Sendable {
         try await push(pcm(samples))
     }
 
-    /// Ends it: what was said last becomes final.
+    /// Ends it: what was said last becomes final. It is closed then, also where this throws.
     public func finish() async throws -> LiveText {
-        let text = try await Worker.run(on: queue) { [owner] in
-            let bytes = 1 << 24
-            let buffer = UnsafeMutablePointer<CChar>.allocate(capacity: bytes)
-            defer { buffer.deallocate() }
-            // The handle is closed whatever this returns.
-            let code = cactus_stream_transcribe_stop(owner.raw, buffer, bytes)
-            guard code >= 0 else { throw CactusError.last }
-            return LiveText(json: try JSON(parsing: String(cString: buffer)))
+        try await Worker.run(on: queue) { [owner] in
+            // The library has closed the handle whatever this returns.
+            defer { owner.close() }
+            return try owner.use {
+                let bytes = 1 << 24
+                let buffer = UnsafeMutablePointer<CChar>.allocate(capacity: bytes)
+                defer { buffer.deallocate() }
+                let code = cactus_stream_transcribe_stop(owner.raw, buffer, bytes)
+                guard code >= 0 else { throw CactusError.last }
+                return LiveText(json: try JSON(parsing: String(cString: buffer)))
+            }
         }
-        await close()
-        return text
     }
 
-    /// Ends it, and throws away what is not final. May be called any number of times.
+    /// Ends it, and throws away what is not final. It waits for a piece that is under way. May be called any number of times.
     public func close() async {
         await owner.closed()
     }

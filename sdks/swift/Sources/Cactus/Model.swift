@@ -28,6 +28,7 @@ public final class Model: Sendable {
         _ source: String, options: LoadOptions = LoadOptions(), onProgress: (@Sendable (LoadProgress) -> Void)? = nil
     ) async throws -> Model {
         let options = try JSON.object(options.load()).text
+        let source = try whole(source)
         return try await Listening(onProgress).run { callback, place in
             try Library.check()
             var handle: OpaquePointer?
@@ -50,6 +51,7 @@ public final class Model: Sendable {
         var fields = try options.store()
         fields.merge(options.other)
         let text = JSON.object(fields).text
+        let source = try whole(source)
         return try await Listening(onProgress).run { callback, place in
             try Library.check()
             return try taking { cactus_model_prepare(source, text, callback, place, $0) }
@@ -91,7 +93,7 @@ public final class Model: Sendable {
 
     /// Uses at most so many threads from now on, for prompts and for generating; 0 leaves one as it is. No answer changes.
     public func setThreads(_ threads: Int, decode: Int = 0) throws {
-        try check(cactus_model_set_threads(owner.pointer, max(threads, 0), max(decode, 0)))
+        try check(cactus_model_set_threads(owner.pointer, counted(threads, "threads"), counted(decode, "decode")))
     }
 
     /// Says who else may answer, what may leave and for how much, from now on. With nil the model answers alone again.
@@ -173,16 +175,10 @@ extension Owner {
 func opened(_ bundle: String, documents folder: String? = nil) async throws -> Owner {
     try await Worker.run {
         try Library.check()
-        let handle = lending(folder) { cactus_init(bundle, $0, false) }
+        let handle = try lending(folder) { try cactus_init(whole(bundle), $0, false) }
         guard let handle else { throw CactusError.last }
         return Owner(UInt(bitPattern: handle)) { cactus_destroy(UnsafeMutableRawPointer(bitPattern: $0)) }
     }
-}
-
-/// A text that C can have: it ends at a zero byte.
-func whole(_ text: String) throws -> String {
-    guard !text.utf8.contains(0) else { throw CactusError(code: Code.argument, message: "the text has a zero byte") }
-    return text
 }
 
 /// What is known of a model.

@@ -15,7 +15,8 @@ extension Responding {
     /// let person = try await model.respond(to: Request("Who wrote it?"), generating: Person.self)
     /// ```
     ///
-    /// - Throws: ``CactusError`` of the kind `text` where the answer was cut off before it was whole; what decoding throws.
+    /// - Throws: ``CactusError`` of the kind `cancelled` where the answer ended before it was whole, as by ``GenerationOptions/maxTokens``;
+    ///   what decoding throws.
     public func respond<T: Decodable & SchemaProviding>(
         to request: Request, generating type: T.Type = T.self, consent: (@Sendable (Consent) async -> Bool)? = nil
     ) async throws -> T {
@@ -38,12 +39,7 @@ extension Responding {
         var request = request
         request.schema = schema
         let answer = try await stream(request).answer(consent: consent)
-        do {
-            return try JSON(parsing: answer.text)
-        } catch {
-            let what = "the answer is not whole (\(answer.finishReason.rawValue)), so it has no value: give it more tokens"
-            throw CactusError(code: Code.text, message: what)
-        }
+        return try answer.value()
     }
 
     /// An answer for which tools are called, as often as the model asks for them.
@@ -56,17 +52,25 @@ extension Responding {
     public func respondWithTools(
         to request: Request, tools: [any Tool], use: ToolUse = ToolUse(), consent: (@Sendable (Consent) async -> Bool)? = nil
     ) async throws -> Answer {
-        var request = request
-        request.tools += tools.map(\.toolDescription)
-        var rounds = 0
-        while true {
-            let answer = try await stream(request).answer(consent: consent)
-            guard !answer.toolCalls.isEmpty, answer.finishReason != .cancelled, rounds < use.mostRounds else { return answer }
-            rounds += 1
-            let results = try await use.results(of: answer.toolCalls, from: tools)
+        try await use.answer(to: request, tools: tools) {
+            try await stream($0).answer(consent: consent)
+        } after: { asked, answer, results in
             // A session knows what was said.
+            var request = asked
             request.add(self is Session ? results : [answer.message] + results, after: self is Session)
+            return request
         }
+    }
+}
+
+extension Answer {
+    /// What a schema has made of it.
+    func value() throws -> JSON {
+        guard json["whole"]?.bool != false else {
+            let what = "the answer ended before it was whole (\(finishReason.rawValue)), after \(usage.completionTokens) tokens"
+            throw CactusError(code: Code.cancelled, message: what)
+        }
+        return try JSON(parsing: text)
     }
 }
 

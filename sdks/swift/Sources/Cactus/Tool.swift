@@ -27,7 +27,7 @@ public protocol Tool: Sendable {
     /// What its arguments look like. Arguments that are ``SchemaProviding`` say it themselves.
     var parameters: Schema { get }
 
-    /// Does what the model asks for. What is thrown is told to the model, as text.
+    /// Does what the model asks for. What is thrown is told to the model, as text; only `CancellationError` ends the answer.
     func call(arguments: Arguments) async throws -> String
 }
 
@@ -41,8 +41,8 @@ extension Tool {
         ToolDescription(name: name, description: description, parameters: parameters)
     }
 
-    func call(text: String) async throws -> String {
-        try await call(arguments: JSON(parsing: text.isEmpty ? "{}" : text).decode(Arguments.self))
+    func call(json: JSON) async throws -> String {
+        try await call(arguments: json.decode(Arguments.self))
     }
 }
 
@@ -89,7 +89,7 @@ public struct ToolUse: Sendable {
     public var mostRounds: Int
     /// Asked before each call. A call that is refused is told to the model as such.
     public var confirm: (@Sendable (ToolCall) async -> Bool)?
-    /// Told of each call that was made, with its result.
+    /// Told of each call, with what the model is told: the tool's result, or what went wrong.
     public var onCall: (@Sendable (ToolCall, String) async -> Void)?
 
     public init(
@@ -100,6 +100,22 @@ public struct ToolUse: Sendable {
         self.mostRounds = mostRounds
         self.confirm = confirm
         self.onCall = onCall
+    }
+
+    /// Answers until no tool is wanted. `respond` gives an answer, and `after` the request behind it with what the tools have said.
+    func answer(
+        to request: Request, tools: [any Tool], respond: (Request) async throws -> Answer,
+        after: (Request, Answer, [Message]) -> Request
+    ) async throws -> Answer {
+        var request = request
+        request.tools += tools.map(\.toolDescription)
+        var rounds = 0
+        while true {
+            let answer = try await respond(request)
+            guard !answer.toolCalls.isEmpty, answer.finishReason != .cancelled, rounds < mostRounds else { return answer }
+            rounds += 1
+            request = after(request, answer, try await results(of: answer.toolCalls, from: tools))
+        }
     }
 
     /// What the tools say to the calls of an answer, as messages.
@@ -114,19 +130,32 @@ public struct ToolUse: Sendable {
         return messages
     }
 
+    /// What a tool gave, or what went wrong: in the words of all SDKs.
     private func result(of call: ToolCall, from tools: [any Tool]) async throws -> String {
         guard let tool = tools.first(where: { $0.name == call.name }) else {
             return "error: there is no tool `\(call.name)`"
         }
-        if let confirm, await !confirm(call) {
-            return "error: the user does not want this call"
+        guard let arguments = try? call.decode(JSON.self), arguments.object != nil else {
+            return "error: the arguments are no JSON object"
+        }
+        if let confirm {
+            guard await confirm(call) else { return "error: the call was refused" }
+            // Somebody may have thought for long.
+            try Task.checkCancellation()
         }
         do {
-            return try await tool.call(text: call.arguments)
-        } catch is CancellationError {
-            throw CancellationError()
+            return try await tool.call(json: arguments)
+        } catch let error as CancellationError {
+            throw error
         } catch {
-            return "error: \(error)"
+            return "error: \(words(of: error))"
         }
     }
+}
+
+/// What an error says.
+private func words(of error: any Error) -> String {
+    if let error = error as? CactusError { return error.message }
+    if let text = (error as? any LocalizedError)?.errorDescription { return text }
+    return error is any CustomNSError || type(of: error) is NSError.Type ? error.localizedDescription : "\(error)"
 }

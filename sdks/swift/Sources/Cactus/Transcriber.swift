@@ -28,17 +28,12 @@ func pcm(_ floats: [Float]) -> [Int16] {
 ///
 /// It listens to one recording at a time; others wait.
 public final class Transcriber: Sendable {
-    /// Something that it does, which a cancelled task stops.
-    private final class Job: Sendable {
-        let isCancelled = Locked(false)
-    }
-
     private let owner: Owner
-    private let queue = DispatchQueue(label: "cactus.hearing", qos: .userInitiated)
-    private let current = Locked<Job?>(nil)
+    private let turns: Turns
 
     private init(owner: Owner) {
         self.owner = owner
+        turns = Turns { [owner] in cactus_stop(owner.raw) }
     }
 
     /// Loads a bundle. ``Model/prepare(_:options:onProgress:)`` makes one of what is none.
@@ -66,7 +61,7 @@ public final class Transcriber: Sendable {
     ) async throws -> Transcript {
         let (json, prompt) = (JSON.object(options.json).text, options.prompt)
         let teller = onSegment.map(Teller.init)
-        let result = try await work { [owner] in
+        let result = try await turns.take { [owner] in
             try withExtendedLifetime(teller) {
                 try sound.lend { file, samples, bytes in
                     try lending(prompt) { prompt in
@@ -84,7 +79,7 @@ public final class Transcriber: Sendable {
 
     /// Which language is spoken at the beginning, by a model that tells languages apart.
     public func detectLanguage(_ sound: Sound) async throws -> DetectedLanguage {
-        let result = try await work { [owner] in
+        let result = try await turns.take { [owner] in
             try sound.lend { file, samples, bytes in
                 try written { cactus_detect_language(owner.raw, file, $0, $1, nil, samples, bytes) }
             }
@@ -97,7 +92,7 @@ public final class Transcriber: Sendable {
     /// Options are Silero's, as `threshold` and `min_silence_duration_ms`.
     public func speech(_ sound: Sound, options: JSON.Object = [:]) async throws -> SpeechSpans {
         let json = JSON.object(options).text
-        let result = try await work { [owner] in
+        let result = try await turns.take { [owner] in
             try sound.lend { file, samples, bytes in
                 try written { cactus_vad(owner.raw, file, $0, $1, json, samples, bytes) }
             }
@@ -109,7 +104,7 @@ public final class Transcriber: Sendable {
     /// `vad` inside of this model's own.
     public func live(_ options: LiveOptions = LiveOptions()) async throws -> LiveTranscription {
         let json = JSON.object(options.json).text
-        return try await Worker.run(on: queue) { [owner, queue] in
+        return try await Worker.run(on: turns.queue) { [owner, queue = turns.queue] in
             guard let handle = cactus_stream_transcribe_start(owner.raw, json) else { throw CactusError.last }
             let stream = Owner(UInt(bitPattern: handle)) { cactus_stream_transcribe_stop(UnsafeMutableRawPointer(bitPattern: $0), nil, 0) }
             return LiveTranscription(owner: stream, queue: queue, model: owner)
@@ -125,17 +120,34 @@ public final class Transcriber: Sendable {
     public func close() async {
         await owner.closed()
     }
+}
 
-    /// Does one thing after the other. The library can only be told to stop whatever is under way, so it must be known what that is.
-    private func work(_ body: @escaping @Sendable () throws -> JSON) async throws -> JSON {
+/// Does one thing after the other, on a thread of its own, and stops what belongs to a cancelled task. The library can only be told to stop
+/// whatever is under way, so it must be known what that is.
+final class Turns: Sendable {
+    private final class Job: Sendable {
+        let isCancelled = Locked(false)
+    }
+
+    let queue = DispatchQueue(label: "cactus.hearing", qos: .userInitiated)
+    private let current = Locked<Job?>(nil)
+    private let halt: @Sendable () -> Void
+
+    init(halt: @escaping @Sendable () -> Void) {
+        self.halt = halt
+    }
+
+    /// Does `work` when it is its turn. A cancelled task throws `CancellationError`.
+    func take<T: Sendable>(_ work: @escaping @Sendable () throws -> T) async throws -> T {
         let job = Job()
         return try await withTaskCancellationHandler {
             try await Worker.run(on: queue) { [current] in
-                if job.isCancelled.with({ $0 }) { throw CancellationError() }
+                // It is known first, and looked at then: whoever cancels meanwhile is seen here, or stops it.
                 current.with { $0 = job }
                 defer { current.with { $0 = nil } }
+                if job.isCancelled.with({ $0 }) { throw CancellationError() }
                 do {
-                    return try body()
+                    return try work()
                 } catch let error as CactusError where error.kind == .cancelled && job.isCancelled.with({ $0 }) {
                     throw CancellationError()
                 }
@@ -150,7 +162,7 @@ public final class Transcriber: Sendable {
     private func stop(_ job: Job) {
         let isUnderWay = current.with { current in
             guard current === job else { return false }
-            cactus_stop(owner.raw)
+            halt()
             return true
         }
         guard isUnderWay else { return }

@@ -25,6 +25,12 @@ final class HearingTests: XCTestCase {
         let language = try await transcriber.detectLanguage(.samples(tone()))
         XCTAssertTrue((0...1).contains(language.confidence))
         await expect(.argument) { _ = try await transcriber.transcribe(.samples([Int16]())) }
+        await expect(.argument) { _ = try await transcriber.transcribe(.file("a\0b")) }
+        await expect(.argument) {
+            var cut = options
+            cut.prompt = "a\0b"
+            _ = try await transcriber.transcribe(.samples(tone()), options: cut)
+        }
         await expect(.argument) { _ = try await transcriber.transcribe(.samples(tone()), options: TranscribeOptions(language: "xx")) }
         await expect(.unsupported) { _ = try await transcriber.speech(.samples(tone())) }
         do {
@@ -62,9 +68,40 @@ final class HearingTests: XCTestCase {
         await transcriber.close()
     }
 
+    func testACancelStopsWhatIsUnderWayWheneverItComes() async throws {
+        // In place of the library: what is not under way is not stopped.
+        let isStopped = Locked<Bool?>(nil)
+        let turns = Turns { isStopped.with { $0 = $0.map { _ in true } } }
+        var dice = Dice(seed: 3)
+        for _ in 0..<300 {
+            let task = Task {
+                try await turns.take {
+                    isStopped.with { $0 = false }
+                    let end = Date().addingTimeInterval(20)
+                    while isStopped.with({ $0 }) == false, Date() < end { usleep(50) }
+                    let wasStopped = isStopped.with { stopped in
+                        defer { stopped = nil }
+                        return stopped
+                    }
+                    if wasStopped == true { throw CactusError(code: Code.cancelled, message: "stopped") }
+                }
+            }
+            usleep(UInt32.random(in: 0..<200, using: &dice))
+            task.cancel()
+            do {
+                try await task.value
+                return XCTFail("the cancel was lost")
+            } catch is CancellationError {}
+        }
+        // And nothing that comes later.
+        let value = try await turns.take { 7 }
+        XCTAssertEqual(value, 7)
+    }
+
     func testSpeechIsFound() async throws {
         let finder = try await Transcriber.load(try Given.bundle("vad"))
         let spans = try await finder.speech(.samples(tone()), options: ["threshold": 0.1])
+        XCTAssertFalse(spans.spans.isEmpty)
         for (a, b) in zip(spans.spans, spans.spans.dropFirst()) { XCTAssertLessThanOrEqual(a.upperBound, b.lowerBound) }
         await expect(.unsupported) { _ = try await finder.transcribe(.samples(tone())) }
         await finder.close()
@@ -84,6 +121,8 @@ final class HearingTests: XCTestCase {
         XCTAssertEqual(empty.confirmed, "")
         let last = try await live.finish()
         XCTAssertEqual(last.pending, "")
+        confirmed += last.confirmed
+        XCTAssertFalse(confirmed.isEmpty)
         await expect(.handle) { _ = try await live.push(samples) }
         await expect(.handle) { _ = try await live.finish() }
         await live.close()

@@ -39,6 +39,16 @@ final class ModelTests: XCTestCase {
         await expect(.argument) { _ = try await model.score(tokens, from: -1) }
         await expect(.argument) { _ = try await model.detokenize([.max]) }
         await expect(.argument) { _ = try await model.tokenize("a\0b") }
+        for threads in [-1, 1 << 20 + 1, .max] {
+            await expect(.argument, "\(threads)") { try model.setThreads(threads) }
+            await expect(.argument, "\(threads)") { try model.setThreads(1, decode: threads) }
+        }
+        await expect(.argument) { _ = try await Model.load("a\0b") }
+        await expect(.argument) { _ = try await Model.prepare("a\0b") }
+        await expect(.argument) { _ = try await Model.load(bundle: try Given.bundle("chat"), documents: "a\0b") }
+        await expect(.argument) { _ = try await Embedder.load("a\0b") }
+        await expect(.argument) { _ = try await Library.checkBundle("a\0b") }
+        await expect(.argument) { try await model.setPolicy(Policy(text: "a\0b")) }
         await model.close()
     }
 

@@ -107,6 +107,29 @@ final class PolicyTests: XCTestCase {
         await model.close()
     }
 
+    func testWhatBreaksOffIsReplaced() async throws {
+        let (model, target) = (try await Given.model(), try Target(says: "Half an answer", breaksOff: true))
+        let own = try await model.respond(to: Given.short()).text
+        var allowing = try policy(target)
+        allowing.consent = [.text]
+        try await model.setPolicy(allowing)
+        var last = ""
+        var seen: [String] = []
+        for try await snapshot in model.stream(Given.short()).snapshots {
+            last = snapshot
+            seen.append(snapshot)
+        }
+        XCTAssertEqual(last, own)
+        XCTAssertEqual(seen.first, "Half an answer")
+        var pieces: [String] = []
+        do {
+            for try await piece in model.stream(Given.short()).texts { pieces.append(piece) }
+            XCTFail("what was said is void")
+        } catch is Events.Replaced {}
+        XCTAssertEqual(pieces, ["Half an answer"])
+        await model.close()
+    }
+
     func testAWrongPolicyChangesNothing() async throws {
         let model = try await Given.model()
         for policy in [Policy(text: "version = 1\nhandof = \"auto\"\n"), Policy(target: "nobody")] {
@@ -126,7 +149,8 @@ final class Target: Sendable {
 
     var asked: Int { count.with { $0 } }
 
-    init(says text: String) throws {
+    /// One that `breaksOff` never says that it has ended.
+    init(says text: String, breaksOff: Bool = false) throws {
         #if canImport(Glibc)
         let kind = Int32(SOCK_STREAM.rawValue)
         #else
@@ -148,7 +172,7 @@ final class Target: Sendable {
             while true {
                 let client = accept(server, nil, nil)
                 if client < 0 { return }
-                Self.answer(client, text)
+                Self.answer(client, text, breaksOff)
                 count.with { $0 += 1 }
                 close(client)
             }
@@ -168,7 +192,7 @@ final class Target: Sendable {
         #endif
     }
 
-    private static func answer(_ client: Int32, _ text: String) {
+    private static func answer(_ client: Int32, _ text: String, _ breaksOff: Bool) {
         // The whole request, which says how long it is.
         var request = Data()
         var buffer = [UInt8](repeating: 0, count: 65536)
@@ -184,6 +208,13 @@ final class Target: Sendable {
         func chunk(_ delta: JSON, _ end: JSON) -> String {
             let choice: JSON = ["index": 0, "delta": delta, "finish_reason": end]
             return "data: \((["id": "1", "object": "chat.completion.chunk", "choices": [choice]] as JSON).text)\n\n"
+        }
+        if breaksOff {
+            let half = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + chunk(["content": .string(text)], nil)
+            _ = half.withCString { send(client, $0, strlen($0), 0) }
+            // It is seen by then.
+            usleep(200_000)
+            return
         }
         let usage: JSON = ["prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29]
         let body =

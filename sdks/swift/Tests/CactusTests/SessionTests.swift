@@ -77,7 +77,7 @@ final class SessionTests: XCTestCase {
 
         func call(arguments: Arguments) async throws -> String {
             heard.with { $0.append(arguments) }
-            if fails { throw CactusError(code: Code.text, message: "no") }
+            if fails { throw CactusError(code: Code.text, message: "no umbrella") }
             return "yes"
         }
     }
@@ -138,11 +138,75 @@ final class SessionTests: XCTestCase {
             XCTAssertEqual(messages[0].content, told.with { $0.last })
         }
         let found = told.with { $0 }
-        XCTAssertTrue(found[0].hasPrefix("error: text: no"), found[0])
-        XCTAssertTrue(found[1].contains("does not want"), found[1])
-        XCTAssertTrue(found[2].contains("no tool `rain`"), found[2])
+        XCTAssertEqual(found, ["error: no umbrella", "error: the call was refused", "error: there is no tool `rain`"])
         XCTAssertEqual(rain.heard.with { $0.count }, 1, "a call that is refused is not made")
         await model.close()
+    }
+
+    /// An answer that wants calls of `rain`.
+    private func wanting(_ arguments: String..., reason: String = "tool_calls") -> Answer {
+        let calls = arguments.map { arguments -> JSON in
+            ["id": "1", "type": "function", "function": ["name": "rain", "arguments": .string(arguments)]]
+        }
+        return Answer(json: ["finish_reason": .string(reason), "message": ["role": "assistant", "tool_calls": .array(calls)]])
+    }
+
+    func testWhatGoesWrongWithAToolIsToldInTheWordsOfAllSDKs() async throws {
+        struct Plain: Error, CustomStringConvertible { let description = "no power" }
+        struct Localized: LocalizedError { let errorDescription: String? = "no net" }
+        func said(_ arguments: String, _ body: @escaping @Sendable (JSON) async throws -> String) async throws -> [String] {
+            let tool = DynamicTool(name: "rain", description: "", parameters: .object([:]), call: body)
+            return try await ToolUse().results(of: wanting(arguments).toolCalls, from: [tool]).map(\.content)
+        }
+        for (arguments, expected) in [
+            ("", "{}"), ("{\"a\":1}", "{\"a\":1}"), ("[1]", "error: the arguments are no JSON object"),
+            ("so", "error: the arguments are no JSON object"), ("{", "error: the arguments are no JSON object"),
+        ] {
+            let found = try await said(arguments) { $0.text }
+            XCTAssertEqual(found, [expected], arguments)
+        }
+        var found = try await said("{}") { _ in throw Plain() }
+        XCTAssertEqual(found, ["error: no power"])
+        found = try await said("{}") { _ in throw Localized() }
+        XCTAssertEqual(found, ["error: no net"])
+        found = try await said("{}") { _ in throw NSError(domain: "x", code: 1, userInfo: [NSLocalizedDescriptionKey: "no file"]) }
+        XCTAssertEqual(found, ["error: no file"])
+        do {
+            _ = try await said("{}") { _ in throw CancellationError() }
+            XCTFail("it ends the answer")
+        } catch is CancellationError {}
+    }
+
+    func testNoToolIsCalledForAnAnswerThatWasCancelled() async throws {
+        let rain = Rain()
+        let answers = [wanting("{\"city\":\"Paris\"}"), wanting("{\"city\":\"Rome\"}", reason: "cancelled")]
+        var asked: [Request] = []
+        let answer = try await ToolUse().answer(to: Request("?"), tools: [rain]) {
+            asked.append($0)
+            return answers[asked.count - 1]
+        } after: { request, _, results in
+            XCTAssertEqual(results.map(\.content), ["yes"])
+            return request
+        }
+        XCTAssertEqual(answer.finishReason, .cancelled)
+        XCTAssertEqual(rain.heard.with { $0.map(\.city) }, [.paris])
+        XCTAssertEqual(asked.map(\.tools.count), [1, 1])
+    }
+
+    func testAValueThatIsNotWholeIsCancelled() throws {
+        // It could be read, and is not what the model would have written.
+        let fields: JSON.Object = ["finish_reason": "length", "message": ["content": "12"], "usage": ["completion_tokens": 2]]
+        for (isWhole, kind) in [(true, nil), (false, CactusError.Kind.cancelled)] {
+            var json = fields
+            json["whole"] = .bool(isWhole)
+            do {
+                XCTAssertEqual(try Answer(json: .object(json)).value(), 12)
+                XCTAssertNil(kind)
+            } catch let error as CactusError {
+                XCTAssertEqual(error.kind, kind)
+                XCTAssertTrue(error.message.contains("length"), error.message)
+            }
+        }
     }
 
     private struct Person: Decodable, SchemaProviding, Equatable {
@@ -161,7 +225,7 @@ final class SessionTests: XCTestCase {
         XCTAssertEqual(try session.messages().last?.content, "\(flag)")
         let value = try await model.respond(to: Given.short("Two.", tokens: 40), schema: .array(of: .boolean(), from: 2, to: 2))
         XCTAssertEqual(value.array?.count, 2)
-        await expect(.text) { _ = try await model.respond(to: Given.short("Who?", tokens: 2), generating: Person.self) }
+        await expect(.cancelled) { _ = try await model.respond(to: Given.short("Who?", tokens: 2), generating: Person.self) }
         await session.close()
         await model.close()
     }

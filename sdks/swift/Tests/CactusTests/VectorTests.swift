@@ -55,6 +55,12 @@ final class VectorTests: XCTestCase {
         await expect(.argument, "another length") { try await index.add([.init(id: 9, text: "", vector: [1])]) }
         await expect(.argument, "another length") { _ = try await index.query([1, 2, 3]) }
         await expect(.argument, "an id that is not there") { _ = try await index.get([77]) }
+        for top in [0, -1, 1 << 20 + 1, .max] {
+            await expect(.argument, "top \(top)") { _ = try await index.query([1, 0], top: top) }
+        }
+        for document in [Index.Document(id: 9, text: "a\0b", vector: [1, 0]), .init(id: 9, text: "", metadata: "a\0b", vector: [1, 0])] {
+            await expect(.argument, "a zero byte") { try await index.add([document]) }
+        }
         try await index.add([])
         try await index.delete([1, 77])
         try await index.compact()
@@ -69,7 +75,62 @@ final class VectorTests: XCTestCase {
             _ = try await Index.open(folder, dimension: 3)
             XCTFail("it has vectors of another length")
         } catch is CactusError {}
-        await expect(.argument) { _ = try await Index.open(folder, dimension: 0) }
+        for dimension in [0, -1, 1 << 20 + 1, .max] {
+            await expect(.argument, "\(dimension)") { _ = try await Index.open(folder, dimension: dimension) }
+        }
+        await expect(.argument) { _ = try await Index.open("a\0b", dimension: 2) }
+    }
+
+    func testClosingWaitsForACall() async throws {
+        let isFree = Locked(false)
+        let owner = Owner(1) { _ in isFree.with { $0 = true } }
+        let (hasBegun, mayEnd) = (Locked(false), Locked(false))
+        let call = Task {
+            try await Worker.run {
+                try owner.use {
+                    hasBegun.with { $0 = true }
+                    while !mayEnd.with({ $0 }) { usleep(500) }
+                    return isFree.with { $0 }
+                }
+            }
+        }
+        await eventually("it is under way") { hasBegun.with { $0 } }
+        let closing = Task { await owner.closed() }
+        // From here on calls are refused; the one before is waited for.
+        await eventually("it is being closed") { (try? owner.use {}) == nil }
+        try await Task.sleep(nanoseconds: 50_000_000)
+        XCTAssertFalse(isFree.with { $0 })
+        mayEnd.with { $0 = true }
+        let wasFree = try await call.value
+        XCTAssertFalse(wasFree)
+        await closing.value
+        XCTAssertTrue(isFree.with { $0 })
+        XCTAssertThrowsError(try owner.use {}) { XCTAssertEqual(($0 as? CactusError)?.kind, .handle) }
+    }
+
+    func testAnIndexIsClosedWhileOthersUseIt() async throws {
+        for _ in 0..<10 {
+            let index = try await Index.open(try Given.folder(), dimension: 2)
+            await withTaskGroup(of: Void.self) { group in
+                for i in 0..<4 {
+                    group.addTask {
+                        do {
+                            for j in 0..<1000 {
+                                try await index.add([.init(id: Int32(i * 1000 + j), text: "x", vector: [1, 0])])
+                                _ = try await index.query([1, 0])
+                            }
+                            XCTFail("it was never closed")
+                        } catch {
+                            XCTAssertEqual((error as? CactusError)?.kind, .handle, "\(error)")
+                        }
+                    }
+                }
+                group.addTask {
+                    try? await Task.sleep(nanoseconds: 3_000_000)
+                    await index.close()
+                }
+            }
+        }
     }
 
     func testDocumentsAreFound() async throws {
@@ -81,7 +142,9 @@ final class VectorTests: XCTestCase {
         XCTAssertEqual(found.first?.source, "trains.md")
         XCTAssertEqual(found.first?.headings, ["Trains"])
         XCTAssertTrue(found.first?.text.hasPrefix("The train leaves") == true)
-        await expect(.argument) { _ = try await embedder.query("train", count: 0) }
+        for count in [0, -1, 1 << 20 + 1, .max] {
+            await expect(.argument, "\(count)") { _ = try await embedder.query("train", count: count) }
+        }
         await embedder.close()
         let plain = try await Embedder.load(try Given.bundle("embeds"))
         await expect(.argument, "no documents") { _ = try await plain.query("train") }

@@ -91,6 +91,8 @@ final class Case {
 
     private func respondWithTools(_ step: JSON) async throws -> JSON {
         let calls = Calls()
+        func names(_ field: String) -> [String] { (step[field]?.array ?? []).compactMap(\.string) }
+        let (refused, throwing) = (names("refuse"), names("throws"))
         let tools = (step["request"]?["tools"]?.array ?? []).map { tool -> any Tool in
             let function = tool["function"] ?? [:]
             let name = function["name"]?.string ?? ""
@@ -98,12 +100,13 @@ final class Case {
             let parameters = Schema(json: function["parameters"] ?? [:])
             return DynamicTool(name: name, description: function["description"]?.string ?? "", parameters: parameters) { arguments in
                 await calls.add([.string(name), arguments])
+                if throwing.contains(name) { throw Failure(errorDescription: result) }
                 return result
             }
         }
         var fields = step["request"]?.object ?? [:]
         fields["tools"] = nil
-        let use = ToolUse(mostRounds: step["most"]?.int ?? 0)
+        let use = ToolUse(mostRounds: step["most"]?.int ?? 0) { !refused.contains($0.name) }
         let answer = try await responding(step).respondWithTools(to: Request(json: fields), tools: tools, use: use)
         return ["answer": answer.json, "calls": .array(await calls.all)]
     }
@@ -210,6 +213,11 @@ final class Case {
         }
         return [:]
     }
+}
+
+/// What a tool throws.
+struct Failure: LocalizedError {
+    let errorDescription: String?
 }
 
 /// Calls of tools, in their order.
