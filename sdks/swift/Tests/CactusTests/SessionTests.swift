@@ -200,7 +200,8 @@ final class SessionTests: XCTestCase {
             var json = fields
             json["whole"] = .bool(isWhole)
             do {
-                XCTAssertEqual(try Answer(json: .object(json)).value(), 12)
+                let value = try Answer(json: .object(json)).value()
+                XCTAssertEqual(value, 12)
                 XCTAssertNil(kind)
             } catch let error as CactusError {
                 XCTAssertEqual(error.kind, kind)
