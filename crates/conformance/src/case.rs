@@ -100,7 +100,7 @@ impl Case {
 
     fn result(&mut self, step: &Value) -> Result<Value> {
         Ok(match text(step, "op") {
-            "versions" => json!({"abi": 1}),
+            "versions" => json!({"abi": abi()}),
             "check_bundle" => json!({"report": report(Path::new(text(step, "path")), step["verify"] == true)}),
             "load" => {
                 let opened = load(step)?;
@@ -168,9 +168,7 @@ impl Case {
                 if answer.get("error").is_some() {
                     return Ok(answer);
                 }
-                let value = answer["answer"]["message"]["content"].as_str().unwrap_or_default();
-                let value: Value = serde_json::from_str(value).map_err(|e| Failure::new("cancelled", e.to_string()))?;
-                json!({"value": value})
+                json!({"value": whole(&answer["answer"])?})
             }
             "set_policy" => {
                 let model = self.model(step)?;
@@ -324,7 +322,8 @@ impl Case {
             let answer = self.result(&json!({"op": "respond", "on": step["on"], "request": request}))?;
             let message = &answer["answer"]["message"];
             let wanted = message["tool_calls"].as_array().cloned().unwrap_or_default();
-            if answer.get("error").is_some() || wanted.is_empty() || round == count(step, "most") {
+            let is_over = wanted.is_empty() || answer["answer"]["finish_reason"] == "cancelled";
+            if answer.get("error").is_some() || is_over || round == count(step, "most") {
                 return match answer.get("error") {
                     Some(_) => Ok(answer),
                     None => Ok(json!({"answer": answer["answer"], "calls": calls})),
@@ -333,16 +332,60 @@ impl Case {
             let mut messages = request["messages"].as_array().cloned().unwrap_or_default();
             messages.push(message.clone());
             for call in wanted {
-                let name = text(&call["function"], "name").to_owned();
-                let arguments: Value = serde_json::from_str(text(&call["function"], "arguments")).unwrap_or_default();
-                calls.push(json!([name, arguments]));
-                let result = &step["results"][&name];
-                messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
+                let content = called(step, &call["function"], &mut calls);
+                messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": content}));
             }
             request["messages"] = json!(messages);
         }
         Err(Failure::new("internal", "there are always more rounds"))
     }
+}
+
+/// What the model reads of a call that it wants. Those that are made are added to `calls`.
+fn called(step: &Value, call: &Value, calls: &mut Vec<Value>) -> String {
+    let name = text(call, "name");
+    let has = |field: &str| step[field].as_array().is_some_and(|names| names.contains(&json!(name)));
+    let mut offered = step["request"]["tools"].as_array().into_iter().flatten();
+    if !offered.any(|tool| tool["function"]["name"] == name) {
+        return format!("error: there is no tool `{name}`");
+    }
+    let arguments: Value = match text(call, "arguments") {
+        "" => json!({}),
+        arguments => serde_json::from_str(arguments).unwrap_or_default(),
+    };
+    if !arguments.is_object() {
+        return "error: the arguments are no JSON object".to_owned();
+    }
+    if has("refuse") {
+        return "error: the call was refused".to_owned();
+    }
+    calls.push(json!([name, arguments]));
+    let result = text(&step["results"], name);
+    match has("throws") {
+        true => format!("error: {result}"),
+        false => result.to_owned(),
+    }
+}
+
+/// The value of an answer of a form, which has to be whole.
+fn whole(answer: &Value) -> Result<Value> {
+    let cut = |why: String| {
+        let reason = text(answer, "finish_reason");
+        Failure::new(
+            "cancelled",
+            format!("the answer ended ({reason}) before it was whole{why}"),
+        )
+    };
+    if answer["whole"] != true {
+        return Err(cut(String::new()));
+    }
+    serde_json::from_str(text(&answer["message"], "content")).map_err(|error| cut(format!(": {error}")))
+}
+
+/// The version of the ABI, which the engine itself does not have.
+fn abi() -> Value {
+    let abi: Value = serde_json::from_str(include_str!("../../ffi/abi.json")).unwrap_or_default();
+    abi["abi_version"].clone()
 }
 
 impl Conversation {

@@ -226,6 +226,45 @@ static cJSON *stream(const cJSON *step) {
     return result;
 }
 
+static bool names(const cJSON *array, const char *name) {
+    const cJSON *each;
+    cJSON_ArrayForEach(each, array) {
+        if (strcmp(each->valuestring, name) == 0) return true;
+    }
+    return false;
+}
+
+/* What the model reads of a call that it wants, to be freed. Those that are made are added to `calls`. */
+static char *called(const cJSON *step, const cJSON *function, cJSON *calls) {
+    const char *name = text_of(function, "name"), *written = text_of(function, "arguments"), *format = "%s", *said = name;
+    bool is_offered = false;
+    const cJSON *tool;
+    cJSON_ArrayForEach(tool, item(item(step, "request"), "tools")) {
+        if (strcmp(text_of(item(tool, "function"), "name"), name) == 0) is_offered = true;
+    }
+    cJSON *arguments = cJSON_Parse(written[0] == 0 ? "{}" : written);
+    if (!is_offered) {
+        format = "error: there is no tool `%s`";
+    } else if (!cJSON_IsObject(arguments)) {
+        said = "error: the arguments are no JSON object";
+    } else if (names(item(step, "refuse"), name)) {
+        said = "error: the call was refused";
+    } else {
+        cJSON *pair = cJSON_CreateArray();
+        cJSON_AddItemToArray(pair, cJSON_CreateString(name));
+        cJSON_AddItemToArray(pair, arguments);
+        cJSON_AddItemToArray(calls, pair);
+        arguments = NULL;
+        said = text_of(item(step, "results"), name);
+        if (names(item(step, "throws"), name)) format = "error: %s";
+    }
+    cJSON_Delete(arguments);
+    const size_t size = strlen(format) + strlen(said) + 1;
+    char *text = need(malloc(size));
+    snprintf(text, size, format, said);
+    return text;
+}
+
 /* Asks, calls the tools that are wanted, and goes on with what they give. */
 static cJSON *tools(const cJSON *step) {
     cJSON *request = cJSON_Duplicate(item(step, "request"), true), *calls = cJSON_CreateArray();
@@ -235,20 +274,18 @@ static cJSON *tools(const cJSON *step) {
         if (item(result, "error") == NULL) {
             read = cJSON_Parse(item(result, "answer")->valuestring);
             const cJSON *message = item(read, "message"), *wanted = item(message, "tool_calls");
-            if (wanted != NULL && round < number_of(step, "most")) {
+            const bool is_cancelled = strcmp(text_of(read, "finish_reason"), "cancelled") == 0;
+            if (wanted != NULL && !is_cancelled && round < number_of(step, "most")) {
                 cJSON *messages = cJSON_GetObjectItemCaseSensitive(request, "messages");
                 cJSON_AddItemToArray(messages, cJSON_Duplicate(message, true));
                 const cJSON *call;
                 cJSON_ArrayForEach(call, wanted) {
-                    const cJSON *function = item(call, "function");
-                    const char *name = text_of(function, "name");
-                    cJSON *pair = cJSON_CreateArray(), *said = cJSON_CreateObject();
-                    cJSON_AddItemToArray(pair, cJSON_CreateString(name));
-                    cJSON_AddItemToArray(pair, cJSON_Parse(text_of(function, "arguments")));
-                    cJSON_AddItemToArray(calls, pair);
+                    char *content = called(step, item(call, "function"), calls);
+                    cJSON *said = cJSON_CreateObject();
                     cJSON_AddStringToObject(said, "role", "tool");
                     cJSON_AddStringToObject(said, "tool_call_id", text_of(call, "id"));
-                    cJSON_AddStringToObject(said, "content", text_of(item(step, "results"), name));
+                    cJSON_AddStringToObject(said, "content", content);
+                    free(content);
                     cJSON_AddItemToArray(messages, said);
                 }
                 cJSON_Delete(read);
@@ -269,11 +306,19 @@ static cJSON *structured(const cJSON *step) {
     cJSON *result = respond(step, request);
     cJSON_Delete(request);
     if (item(result, "error") != NULL) return result;
-    cJSON *read = cJSON_Parse(item(result, "answer")->valuestring);
-    cJSON *value = cJSON_CreateObject();
-    cJSON_AddItemToObject(value, "value", cJSON_Parse(text_of(item(read, "message"), "content")));
-    cJSON_Delete(read);
+    cJSON *read = cJSON_Parse(item(result, "answer")->valuestring), *value = cJSON_CreateObject();
     cJSON_Delete(result);
+    cJSON *parsed = cJSON_IsTrue(item(read, "whole")) ? cJSON_Parse(text_of(item(read, "message"), "content")) : NULL;
+    if (parsed != NULL) {
+        cJSON_AddItemToObject(value, "value", parsed);
+    } else {
+        char message[128];
+        snprintf(message, sizeof message, "the answer ended (%s) before it was whole", text_of(read, "finish_reason"));
+        cJSON *inside = cJSON_AddObjectToObject(value, "error");
+        cJSON_AddStringToObject(inside, "kind", cactus_error_kind(CACTUS_CODE_CANCELLED));
+        cJSON_AddStringToObject(inside, "message", message);
+    }
+    cJSON_Delete(read);
     return value;
 }
 
