@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
 #: Fields that say how fast it was, or how much memory this machine has.
-UNSTEADY = {"timings", "ram_usage_mb", "prefill_tps", "decode_tps", "isa", "memory", "requests"}
+UNSTEADY = {"timings", "ram_usage_mb", "prefill_tps", "decode_tps"}
 
 ENDS = ("done", "cancelled", "failed")
 
@@ -25,9 +26,13 @@ def read(path: Path) -> tuple[dict[str, Any], list[int], str]:
             return results, ends, f"line {number} of its results is no JSON ({error}): {line[:200]}"
         if ends:
             return results, ends, f"line {number} of its results comes after the end"
+        if not isinstance(value, dict) or not ({"end", "leaves_out"} & value.keys() or {"case", "results"} <= value.keys()):
+            return results, ends, f"line {number} of its results is none: {line[:200]}"
         if "end" in value:
             ends.append(value["end"])
         elif "leaves_out" in value:
+            if results:
+                return results, ends, f"line {number} of its results says what it leaves out, which the first line has to say"
             results[""] = value["leaves_out"]
         elif value["case"] in results:
             return results, ends, f"there are two results of {value['case']}"
@@ -48,12 +53,20 @@ def steady(value: Any, without: tuple[str, ...] = ()) -> Any:
             continue
         left[name] = steady(each, without)
     if left.keys() == {"name", "arguments"}:
-        # A call: an SDK may have read its arguments already. One that was cut off is none.
-        left["arguments"] = json.loads(left["arguments"]) if isinstance(left["arguments"], str) else left["arguments"]
-    if "text" in left and {"end", "end_s"} & left.keys():
+        # A call: an SDK may have read its arguments already.
+        left["arguments"] = read_arguments(left["arguments"])
+    if isinstance(left.get("text"), str) and {"end", "end_s"} & left.keys():
         # A segment, before whose text there may be a space.
         left["text"] = left["text"].strip()
     return left
+
+
+def read_arguments(arguments: Any) -> Any:
+    """The arguments of a call, which stay text where they are damaged."""
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments
 
 
 def numbered(value: Any, ids: dict[str, str], key: str = "") -> Any:
@@ -62,7 +75,7 @@ def numbered(value: Any, ids: dict[str, str], key: str = "") -> Any:
         return [numbered(each, ids) for each in value]
     if isinstance(value, dict):
         return {name: numbered(each, ids, name) for name, each in value.items()}
-    if isinstance(value, str) and key in ("id", "tool_call_id"):
+    if isinstance(value, str) and value and key in ("id", "tool_call_id"):
         return ids.setdefault(value, f"call-{len(ids) + 1}")
     return value
 
@@ -93,9 +106,9 @@ def stream(events: Any, is_whole: bool) -> list[str]:
     return wrong
 
 
-def cancelled(step: dict, recorded: list[dict], results: list[dict], place: int) -> list[str]:
+def cancelled(step: dict, recorded: list[dict], results: list[dict], place: int, without: Container[str] = ()) -> list[str]:
     """A stream that was cancelled goes as far as it came, which is not the same in every run. `like` names the step whose answer begins as
-    its text does, `behind` the step that has read its beginning."""
+    its text and its tokens do, `behind` the step that has read its beginning. `without` are fields that an SDK does not have."""
     found = results[place].get("events", [])
     wrong = stream(found, True)
     end = found[-1] if found else {}
@@ -104,21 +117,39 @@ def cancelled(step: dict, recorded: list[dict], results: list[dict], place: int)
     theirs = texts(found)
     if "behind" in step:
         theirs = texts(results[step["behind"]].get("events", [])) + theirs
-    ours = recorded[step["like"]]["answer"]["message"]["content"] if "like" in step else texts(recorded[place]["events"])
+    if "like" in step:
+        answer = recorded[step["like"]]["answer"]
+        ours, our_tokens = answer["message"]["content"], answer["tokens"]
+    else:
+        ours, our_tokens = texts(recorded[place]["events"]), recorded[place]["events"][-1]["result"]["tokens"]
     if not (ours.startswith(theirs) or theirs.startswith(ours)):
         wrong.append(f"the texts differ: recorded {ours!r}, found {theirs!r}")
     pieces = sum(event.get("event") == "text" for event in found)
     if pieces < step.get("cancel_after", 0):
         wrong.append(f"expected at least {step['cancel_after']} texts, found {pieces}")
-    result = end.get("result", {})
-    if result:
-        if result["message"]["content"] != theirs:
-            wrong.append(f"the result has another text than the events: {result['message']['content']!r}, {theirs!r}")
-        if result["finish_reason"] != "cancelled":
-            wrong.append(f"expected the reason `cancelled`, found {result['finish_reason']}")
-        most = step["request"]["options"]["max_tokens"] if "request" in step else None
-        if most is not None and result["usage"]["completion_tokens"] >= most:
-            wrong.append(f"all {most} tokens were made")
+    if "result" in without:
+        return wrong
+    result = end.get("result")
+    if not isinstance(result, dict):
+        return [*wrong, f"the last event has no result: {short(end)}"]
+    if result["message"]["content"] != theirs:
+        wrong.append(f"the result has another text than the events: {result['message']['content']!r}, {theirs!r}")
+    if result["finish_reason"] != "cancelled":
+        wrong.append(f"expected the reason `cancelled`, found {result['finish_reason']}")
+    made = result["usage"]["completion_tokens"]
+    most = step["request"]["options"]["max_tokens"] if "request" in step else None
+    if most is not None and made >= most:
+        wrong.append(f"all {most} tokens were made")
+    if "tokens" in without:
+        return wrong
+    tokens = result.get("tokens")
+    if not isinstance(tokens, list):
+        return [*wrong, f"the result has no tokens: {short(result)}"]
+    both = min(len(our_tokens), len(tokens))
+    if our_tokens[:both] != tokens[:both]:
+        wrong.append(f"the tokens differ: recorded {short(our_tokens)}, found {short(tokens)}")
+    if len(tokens) != made:
+        wrong.append(f"the result has {len(tokens)} tokens, and says that {made} were made")
     return wrong
 
 
@@ -186,18 +217,38 @@ def error(step: dict, recorded: Any, found: Any) -> list[str]:
     return wrong
 
 
-def case(case: dict, recorded: list, found: Any, leaves_out: dict[str, list[str]]) -> tuple[list[str], list[str]]:
-    """Differences, and what is absent."""
-    steps = case["steps"]
+class Compared:
+    """What comparing a case has found."""
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+        #: Steps that the SDK does not have.
+        self.absent: list[str] = []
+        #: How many results were compared that say something.
+        self.count = 0
+
+
+def case(
+    case: dict, recorded: list, found: Any, leaves_out: dict[str, list[str]], may_be_absent: Container[int] = ()
+) -> Compared:  # fmt: skip
+    """Compares the results of a case. `may_be_absent` are the numbers of the steps that the SDK need not have."""
+    steps, compared = case["steps"], Compared()
+    wrong = compared.wrong
+    if len(recorded) != len(steps):
+        wrong.append(f"{len(recorded)} results are recorded of {len(steps)} steps; record it again")
+        return compared
     if not isinstance(found, list) or len(found) != len(steps):
         count = len(found) if isinstance(found, list) else "no list of"
-        return [f"expected {len(steps)} results, found {count}"], []
-    wrong, absent = [], []
+        wrong.append(f"expected {len(steps)} results, found {count}")
+        return compared
     for number, (step, ours, theirs) in enumerate(zip(steps, recorded, found)):
         place = f"step {number} ({step['op']})"
         if isinstance(theirs, dict) and "absent" in theirs:
-            absent.append(f"{place}: {theirs['absent']}")
+            compared.absent.append(f"{place}: {theirs['absent']}")
+            if number not in may_be_absent:
+                wrong.append(f"{place}: it may not be absent: {theirs['absent']}")
             continue
+        compared.count += ours != {}
         if "error" in ours:
             wrong += [f"{place}: {what}" for what in error(step, ours, theirs)]
             continue
@@ -207,7 +258,8 @@ def case(case: dict, recorded: list, found: Any, leaves_out: dict[str, list[str]
         theirs = normal(case, theirs)
         ours, theirs = left_out(ours, leaves_out), left_out(theirs, leaves_out)
         if "cancel_after" in step or "ends" in step:
-            found_wrong = cancelled(step, recorded, [normal(case, each) for each in found], number)
+            without = leaves_out.get("fields", ())
+            found_wrong = cancelled(step, recorded, [normal(case, each) for each in found], number, without)
         else:
             found_wrong = differ(ours, theirs)
             if "events" in theirs:
@@ -215,7 +267,7 @@ def case(case: dict, recorded: list, found: Any, leaves_out: dict[str, list[str]
         wrong += [f"{place}: {what}" for what in found_wrong[:6]]
         if len(found_wrong) > 6:
             wrong.append(f"{place}: {len(found_wrong) - 6} more")
-    return wrong, absent
+    return compared
 
 
 def sound(case_: dict, found: list) -> list[str]:

@@ -47,7 +47,7 @@ class Cloud:
     ANSWER = ["from ", "afar"]
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[str, str], int] = {}
+        self._sent: dict[tuple[str, str], list[Any]] = {}
         cloud = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ class Cloud:
                 length = int(self.headers.get("content-length", 0))
                 body = json.loads(self.rfile.read(length) or b"{}")
                 _, sdk, case, how, *_ = self.path.split("/")
-                cloud._asked[sdk, case] = cloud._asked.get((sdk, case), 0) + 1
+                cloud._sent.setdefault((sdk, case), []).append(body.get("messages"))
                 if how != "answers":
                     self._say(400, "application/json", b'{"error": {"message": "recorded to fail"}}')
                 elif body.get("stream"):
@@ -80,8 +80,9 @@ class Cloud:
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def asked(self, sdk: str, case: str) -> int:
-        return self._asked.get((sdk, case), 0)
+    def sent(self, sdk: str, case: str) -> list[Any]:
+        """The messages of each request, in the order in which they came."""
+        return self._sent.get((sdk, case), [])
 
     def close(self) -> None:
         self._server.shutdown()
@@ -209,9 +210,8 @@ class Materials:
 
     @staticmethod
     def _made(golden: Path, cactus: Path, folder: Path) -> dict[str, Path]:
-        """Makes what is not there yet. The program and this file name the folder, so that another makes its own."""
-        key = hashlib.sha256(f"{cactus.stat().st_size} {cactus.stat().st_mtime_ns} ".encode() + Path(__file__).read_bytes())
-        place = folder / key.hexdigest()[:16]
+        """Makes what is not there yet."""
+        place = place_of(golden, cactus, folder)
         # Made beside, so that what is there is whole, however many make it at once.
         folder = place.with_name(f"{place.name}.{os.getpid()}")
         names = [*BUNDLES, "chat", "bytes", "vad", "truncated", "garbled", "flipped", "newer", "sounds"]
@@ -241,6 +241,17 @@ class Materials:
             # Another was faster.
             shutil.rmtree(folder)
         return made
+
+
+def place_of(golden: Path, cactus: Path, folder: Path) -> Path:
+    """Where bundles are. The program, this file and the models name the folder, so that others make their own."""
+    key = hashlib.sha256(f"{cactus.stat().st_size} {cactus.stat().st_mtime_ns} ".encode() + Path(__file__).read_bytes())
+    for source in (*BUNDLES.values(), CHAT):
+        for file in sorted((golden / source).rglob("*")):
+            if file.is_file():
+                data = file.read_bytes()
+                key.update(f" {file.relative_to(golden).as_posix()} {len(data)} ".encode() + data)
+    return folder / key.hexdigest()[:16]
 
 
 def _long_model(source: Path, folder: Path) -> Path:

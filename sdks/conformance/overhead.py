@@ -83,7 +83,7 @@ def main() -> int:
     arguments.prefix = arguments.prefix and Path(arguments.prefix).resolve()
     arguments.lib = arguments.lib and Path(arguments.lib).resolve()
     kept = materials.kept()
-    arguments.build = kept / "build"
+    arguments.build = kept / "build" / run.library(arguments)
     arguments.build.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="cactus-overhead-"))
     few, many = 4, 4 + arguments.streams

@@ -45,6 +45,13 @@ class Absent(Exception):
     """The package does not have it."""
 
 
+class Forgotten:
+    """What cannot be closed: the package would go on with it as long as it is named."""
+
+    def __init__(self, what: str):
+        self.what = what
+
+
 class Stream:
     """A stream with the events that it gave."""
 
@@ -161,8 +168,10 @@ class Case:
 
     def _thing(self, step: dict) -> Any:
         thing = self.things.get(step.get("on", step.get("of")))
+        if isinstance(thing, Forgotten):
+            raise Absent(f"{thing.what} has no `close`")
         if thing is None:
-            raise cactus.ClosedError("there is no such thing")
+            raise KeyError(f"the case has made nothing that this step names: {step}")
         return thing
 
     # ---- models and answers
@@ -233,7 +242,7 @@ class Case:
 
     def _events(self, stream: Stream, step: dict, most: float = math.inf) -> dict:
         if stream.closed:
-            raise cactus.ClosedError("the stream was closed")
+            raise Absent("a stream that was closed has ended, which is no error")
         events: list[dict] = []
         while len(events) < most and (more := stream.next()):
             events += more
@@ -440,8 +449,9 @@ class Case:
         elif hasattr(thing, "close"):
             thing.close()
         else:
-            # Sessions and indexes are forgotten.
-            self.things.pop(step["of"], None)
+            what = thing.what if isinstance(thing, Forgotten) else f"a {type(thing).__name__}"
+            self.things[step["of"]] = Forgotten(what)
+            raise Absent(f"{what} has no `close`")
 
     def versions(self, step: dict) -> dict:
         raise Absent("the package is the engine itself, without the ABI of C")
