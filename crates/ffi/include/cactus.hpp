@@ -4,8 +4,9 @@
 // throws is kept, stops the request, and is thrown again where the request is waited for. JSON stays text: use the JSON library that
 // the rest of your program uses.
 //
-// Any function may be called from any thread, `close` too: it cancels what is under way and waits for it. What was closed throws an Error
-// of the kind "handle" from then on. Only moving and destroying an object is for one thread.
+// Any function may be called from any thread, `close` too. That of models, embedders, transcribers and requests cancels what is under way and
+// waits for it; that of a session cancels its request, and does not wait. Where two threads close an object, one of them waits. What was closed
+// throws an Error of the kind "handle" from then on. Only moving and destroying an object is for one thread.
 #ifndef CACTUS_HPP
 #define CACTUS_HPP
 
@@ -97,6 +98,22 @@ public:
 private:
     std::atomic<T *> handle_{nullptr};
 };
+
+/// Throws where a library has another ABI than this program was compiled for, with a message that names the old side.
+inline void compare_abi(uint32_t library) {
+    if (library == CACTUS_ABI_VERSION) return;
+    const char *old = library < CACTUS_ABI_VERSION ? "the library libcactus is older" : "this program is older";
+    throw Error(CACTUS_CODE_UNSUPPORTED, std::string("libcactus has ABI ") + std::to_string(library) + ", this program was compiled for " +
+                                             std::to_string(CACTUS_ABI_VERSION) + ": " + old);
+}
+
+/// A bundle, by the loader of those that do not only write.
+inline void *init(const std::string &bundle, const char *documents = nullptr) {
+    compare_abi(cactus_abi_version());
+    void *handle = cactus_init(bundle.c_str(), documents, documents != nullptr);
+    if (handle == nullptr) throw Error::last();
+    return handle;
+}
 
 inline const char *or_null(const std::string &text) noexcept { return text.empty() ? nullptr : text.c_str(); }
 
@@ -316,15 +333,13 @@ namespace detail {
 
 /// What a function writes to a buffer, which grows until it fits.
 template <typename Write>
-std::string into_buffer(Write write) {
-    std::string text;
-    for (size_t size = size_t{1} << 18; size <= size_t{1} << 28; size <<= 2) {
-        text.resize(size);
-        const int written = write(text.data(), size);
-        if (written >= 0) {
-            text.resize(std::char_traits<char>::length(text.c_str()));
-            return text;
-        }
+std::string into_buffer(Write write, size_t room = size_t{1} << 18) {
+    for (size_t size = room; size <= size_t{1} << 28; size <<= 2) {
+        // Not a string, which would be filled with zeros.
+        const std::unique_ptr<char[]> buffer(new char[size]);
+        buffer[0] = 0;
+        const int written = write(buffer.get(), size);
+        if (written >= 0) return std::string(buffer.get());
         if (written != CACTUS_CODE_BUFFER_TOO_SMALL) break;
     }
     throw Error::last();
@@ -334,6 +349,7 @@ std::string into_buffer(Write write) {
 
 /// The folder of a bundle of the model `name`, which is downloaded and converted where need be, and not loaded.
 inline std::string prepare(const std::string &name, const std::string &options_json = {}, OnProgress on_progress = {}) {
+    detail::compare_abi(cactus_abi_version());
     detail::Listening listening(std::move(on_progress));
     char *path = nullptr;
     listening.check(cactus_model_prepare(name.c_str(), detail::or_null(options_json), listening.callback(), &listening, &path));
@@ -345,6 +361,7 @@ class Model {
 public:
     /// Loads a model: a bundle, a GGUF file, a Hugging Face folder or id, or a known name.
     explicit Model(const std::string &name, const std::string &options_json = {}, OnProgress on_progress = {}) {
+        detail::compare_abi(cactus_abi_version());
         detail::Listening listening(std::move(on_progress));
         cactus_model *handle = nullptr;
         listening.check(cactus_model_load(name.c_str(), detail::or_null(options_json), listening.callback(), &listening, &handle));
@@ -353,9 +370,7 @@ public:
 
     /// Loads the bundle in a folder with a folder of documents, which it answers from, and which `find` searches.
     static Model with_documents(const std::string &bundle, const std::string &documents) {
-        void *handle = cactus_init(bundle.c_str(), documents.c_str(), true);
-        if (handle == nullptr) throw Error::last();
-        return Model(Handle(static_cast<cactus_model *>(handle)));
+        return Model(Handle(static_cast<cactus_model *>(detail::init(bundle, documents.c_str()))));
     }
 
     /// Begins a request. Without `on_event`, `Request::next` gives the events.
@@ -462,9 +477,7 @@ private:
 /// A bundle that makes vectors.
 class Embedder {
 public:
-    explicit Embedder(const std::string &bundle) : handle_(cactus_init(bundle.c_str(), nullptr, false)) {
-        if (handle_.get() == nullptr) throw Error::last();
-    }
+    explicit Embedder(const std::string &bundle) : handle_(detail::init(bundle)) {}
 
     /// The vector of a text, of the length 1 with `normalize`.
     std::vector<float> embed(const std::string &text, bool normalize = true) const {
@@ -525,10 +538,7 @@ struct Hit {
 /// An index of vectors in a folder.
 class Index {
 public:
-    Index(const std::string &folder, size_t dimension)
-        : dimension_(dimension), handle_(cactus_index_init(folder.c_str(), dimension)) {
-        if (handle_.get() == nullptr) throw Error::last();
-    }
+    Index(const std::string &folder, size_t dimension) : dimension_(dimension), handle_(open(folder, dimension)) {}
 
     /// Adds all of them, or none.
     void add(const std::vector<Document> &documents) {
@@ -609,6 +619,12 @@ public:
     void close() noexcept { handle_.close(); }
 
 private:
+    static void *open(const std::string &folder, size_t dimension) {
+        detail::compare_abi(cactus_abi_version());
+        void *handle = cactus_index_init(folder.c_str(), dimension);
+        if (handle == nullptr) throw Error::last();
+        return handle;
+    }
     static void checked(int code) {
         if (code != 0) throw Error::last();
     }
@@ -641,11 +657,12 @@ public:
 
     /// The sound is over: what was said last becomes final. It is closed then.
     std::string finish() {
-        std::string text(size_t{1} << 22, '\0');
-        void *handle = handle_.release();
-        if (cactus_stream_transcribe_stop(handle, text.data(), text.size()) < 0) throw Error::last();
-        text.resize(std::char_traits<char>::length(text.c_str()));
-        return text;
+        // The first call closes it, so there has to be room.
+        constexpr size_t size = size_t{1} << 24;
+        const std::unique_ptr<char[]> buffer(new char[size]);
+        buffer[0] = 0;
+        if (cactus_stream_transcribe_stop(handle_.release(), buffer.get(), size) < 0) throw Error::last();
+        return std::string(buffer.get());
     }
 
     /// Forgets what was said and is not final.
@@ -662,9 +679,7 @@ private:
 /// A bundle that writes down what is said, or that finds speech. Results are JSON.
 class Transcriber {
 public:
-    explicit Transcriber(const std::string &bundle) : handle_(cactus_init(bundle.c_str(), nullptr, false)) {
-        if (handle_.get() == nullptr) throw Error::last();
-    }
+    explicit Transcriber(const std::string &bundle) : handle_(detail::init(bundle)) {}
 
     /// What is said in a file. Options are JSON: `language`, `translate`, `temperature`, `custom_vocabulary` and others.
     std::string transcribe(const std::string &file, const std::string &options_json = {}) const {
@@ -710,13 +725,16 @@ private:
         return cactus_transcribe(model, file, nullptr, buffer, size, options, nullptr, nullptr, pcm, bytes);
     }
 
+    /// Room for many hours, as what does not fit is heard again from the beginning.
+    static constexpr size_t room = size_t{1} << 24;
+
     template <typename Function>
     std::string hear(const std::string *file, const Samples *samples, const std::string &options, Function function) const {
         return detail::into_buffer([&](char *buffer, size_t size) {
             return function(handle_.get(), file != nullptr ? file->c_str() : nullptr, buffer, size, detail::or_null(options),
                             samples != nullptr ? reinterpret_cast<const uint8_t *>(samples->data()) : nullptr,
                             samples != nullptr ? samples->size() * 2 : 0);
-        });
+        }, room);
     }
 
     detail::Handle<void, cactus_destroy> handle_;
@@ -727,14 +745,8 @@ inline std::string version() { return cactus_version(); }
 /// Whether the library has the ABI that this program was compiled for.
 inline bool is_compatible() noexcept { return cactus_abi_version() == CACTUS_ABI_VERSION; }
 
-/// Throws where it has not, with a message that names the old side. Call it first where the library is not shipped with the program.
-inline void require_compatible() {
-    const uint32_t library = cactus_abi_version();
-    if (library == CACTUS_ABI_VERSION) return;
-    const char *old = library < CACTUS_ABI_VERSION ? "the library libcactus is older" : "this program is older";
-    throw Error(CACTUS_CODE_UNSUPPORTED, std::string("libcactus has ABI ") + std::to_string(library) + ", this program was compiled for " +
-                                             std::to_string(CACTUS_ABI_VERSION) + ": " + old);
-}
+/// Throws where it has not, with a message that names the old side. Whatever loads or opens something does so, too.
+inline void require_compatible() { detail::compare_abi(cactus_abi_version()); }
 
 /// Whether a bundle can be used, and why not, as JSON with `usable`. With `verify` all of it is read.
 inline std::string check_bundle(const std::string &path, bool verify = false) {

@@ -65,6 +65,23 @@ public:
         return said;
     }
 
+    /// Whether a text is JSON, as a model may have been cut off.
+    static bool is_valid(std::string_view text) {
+        Json json(text);
+        try {
+            if (!json.skip(0)) return false;
+        } catch (const Error &) {
+            return false;
+        }
+        json.space();
+        return json.place_ == text.size();
+    }
+
+    static bool is_object(std::string_view text) {
+        const size_t begin = text.find_first_not_of(" \t\r\n");
+        return begin != std::string_view::npos && text[begin] == '{' && is_valid(text);
+    }
+
     /// A text as a JSON string.
     static std::string quoted(std::string_view text) {
         static const char *const digits = "0123456789abcdef";
@@ -113,6 +130,75 @@ private:
             byte(0x80 | ((code >> 6) & 63));
         }
         byte(0x80 | (code & 63));
+    }
+
+    /// Goes behind the value that begins here: false where there is none.
+    bool skip(size_t depth) {
+        space();
+        const char first = peek();
+        if (first == '"') return skip_string();
+        if (first != '{' && first != '[') return skip_scalar();
+        if (depth == 256) return false;
+        const char close = first == '{' ? '}' : ']';
+        place_++;
+        space();
+        for (bool is_first = true; peek() != close; is_first = false, space()) {
+            if (!is_first && text_[place_++] != ',') return false;
+            space();
+            if (first == '{') {
+                if (peek() != '"' || !skip_string()) return false;
+                space();
+                if (peek() != ':') return false;
+                place_++;
+            }
+            if (!skip(depth + 1)) return false;
+        }
+        place_++;
+        return true;
+    }
+
+    bool skip_string() {
+        static constexpr std::string_view hex = "0123456789abcdefABCDEF";
+        for (place_++; peek() != '"'; place_++) {
+            if (static_cast<unsigned char>(peek()) < 0x20) return false;
+            if (peek() != '\\') continue;
+            place_++;
+            if (std::string_view("\"\\/bfnrtu").find(peek()) == std::string_view::npos) return false;
+            if (peek() != 'u') continue;
+            for (int digit = 0; digit < 4; digit++) {
+                place_++;
+                if (hex.find(peek()) == std::string_view::npos) return false;
+            }
+        }
+        place_++;
+        return true;
+    }
+
+    bool skip_scalar() {
+        const size_t end = std::min(text_.find_first_of(",}] \t\r\n", place_), text_.size());
+        const std::string_view word = text_.substr(place_, end - place_);
+        place_ = end;
+        if (word.empty()) return false;
+        if (word == "true" || word == "false" || word == "null") return true;
+        size_t at = word[0] == '-' ? 1 : 0;
+        const auto digits = [&] {
+            const size_t from = at;
+            while (at < word.size() && word[at] >= '0' && word[at] <= '9') at++;
+            return at - from;
+        };
+        const bool leads_with_zero = at < word.size() && word[at] == '0';
+        const size_t whole = digits();
+        if (whole == 0 || (leads_with_zero && whole > 1)) return false;
+        if (at < word.size() && word[at] == '.') {
+            at++;
+            if (digits() == 0) return false;
+        }
+        if (at < word.size() && (word[at] == 'e' || word[at] == 'E')) {
+            at++;
+            if (at < word.size() && (word[at] == '+' || word[at] == '-')) at++;
+            if (digits() == 0) return false;
+        }
+        return at == word.size();
     }
 
     char peek() const {
@@ -176,7 +262,8 @@ struct Tool {
     std::string description;
     /// A JSON Schema of its arguments, which is an object.
     std::string parameters_json;
-    /// Takes the arguments, a JSON object, and gives the text that the model reads. What it throws ends the conversation.
+    /// Takes the arguments, a JSON object, and gives the text that the model reads. A std::exception that it throws is told to the model by its
+    /// `what()`. What is none, such as the end of a thread that is cancelled, ends the answer, and comes to whoever asked.
     std::function<std::string(const std::string &arguments_json)> call;
 };
 
@@ -211,8 +298,29 @@ inline std::string text(const std::string &result_json) {
 /// Asked before each call: false refuses it, and the model reads that it was.
 using Confirm = std::function<bool(const ToolCall &)>;
 
+namespace detail {
+
+inline std::string finish_reason(const std::string &result_json) { return Json::text(Json(result_json).member("finish_reason")); }
+
+/// What the model reads of a call that it wants.
+inline std::string called(const std::vector<Tool> &tools, ToolCall call, const Confirm &confirm) {
+    const auto found = std::find_if(tools.begin(), tools.end(), [&](const Tool &tool) { return tool.name == call.name; });
+    if (found == tools.end()) return "error: there is no tool `" + call.name + "`";
+    if (call.arguments_json.empty()) call.arguments_json = "{}";
+    if (!Json::is_object(call.arguments_json)) return "error: the arguments are no JSON object";
+    if (confirm && !confirm(call)) return "error: the call was refused";
+    try {
+        return found->call(call.arguments_json);
+    } catch (const std::exception &error) {
+        return std::string("error: ") + error.what();
+    }
+}
+
+} // namespace detail
+
 /// Answers a request, calls the tools that the model wants, and goes on with what they give: at most `most_rounds` times. The result is that of
-/// the last answer. The request has `messages`, and what else it may have but `tools`.
+/// the last answer. The request has `messages`, and what else it may have but `tools`. What is wrong with a call is told to the model; none is made
+/// for an answer that was cancelled.
 inline std::string respond_with_tools(const Model &model, const std::string &request_json, const std::vector<Tool> &tools,
                                       size_t most_rounds = 8, const Confirm &confirm = {}) {
     using detail::Json;
@@ -225,28 +333,26 @@ inline std::string respond_with_tools(const Model &model, const std::string &req
     std::string result = session.respond("{}");
     for (size_t round = 0; round < most_rounds; round++) {
         const auto calls = tool_calls(result);
-        if (calls.empty()) break;
+        if (calls.empty() || detail::finish_reason(result) == "cancelled") break;
         std::string said;
         for (const auto &call : calls) {
-            const auto found = std::find_if(tools.begin(), tools.end(), [&](const Tool &tool) { return tool.name == call.name; });
-            if (found == tools.end()) throw Error(CACTUS_CODE_INTERNAL, "the model calls `" + call.name + "`, which was not offered");
-            const bool may = !confirm || confirm(call);
-            const std::string text = may ? found->call(call.arguments_json) : "The user refused this call.";
             said += std::string(said.empty() ? "" : ",") + R"({"role":"tool","tool_call_id":)" + Json::quoted(call.id) + R"(,"content":)" +
-                    Json::quoted(text) + "}";
+                    Json::quoted(detail::called(tools, call, confirm)) + "}";
         }
         result = session.respond(R"({"messages":[)" + said + "]}");
     }
     return result;
 }
 
-/// Answers a request in the form of a JSON Schema, and gives the JSON text of the value. An answer that ends before it is whole is an error.
+/// Answers a request in the form of a JSON Schema, and gives the JSON text of the value. An answer that ends before it is whole is an error of the
+/// kind "cancelled", which names the reason.
 inline std::string respond_as(const Model &model, const std::string &request_json, const std::string &schema_json) {
     const std::string result = model.respond(detail::Json::with(request_json, "schema", schema_json));
-    if (detail::Json(result).member("whole") != "true") {
-        throw Error(CACTUS_CODE_CANCELLED, "the answer ended before it was whole; raise `max_tokens`");
+    const std::string value = text(result);
+    if (detail::Json(result).member("whole") != "true" || !detail::Json::is_valid(value)) {
+        throw Error(CACTUS_CODE_CANCELLED, "the answer ended (" + detail::finish_reason(result) + ") before it was whole");
     }
-    return text(result);
+    return value;
 }
 
 } // namespace cactus

@@ -92,6 +92,11 @@ private:
         return {{"events", std::move(events)}};
     }
 
+    static bool names(const Json &step, const std::string &field, const std::string &name) {
+        const Json named = step.value(field, Json::array());
+        return std::find(named.begin(), named.end(), name) != named.end();
+    }
+
     Json tools(const Json &step) {
         Json request = step["request"];
         std::vector<cactus::Tool> tools;
@@ -101,11 +106,14 @@ private:
             const std::string name = function["name"];
             tools.push_back({name, function["description"], function["parameters"].dump(), [&step, &calls, name](const std::string &arguments) {
                                  calls.push_back({name, Json::parse(arguments)});
-                                 return step["results"][name].get<std::string>();
+                                 const std::string result = step["results"][name];
+                                 if (names(step, "throws", name)) throw std::runtime_error(result);
+                                 return result;
                              }});
         }
         request.erase("tools");
-        const std::string result = cactus::respond_with_tools(at(models_, step["on"]), request.dump(), tools, step["most"]);
+        const auto confirm = [&](const cactus::ToolCall &call) { return !names(step, "refuse", call.name); };
+        const std::string result = cactus::respond_with_tools(at(models_, step["on"]), request.dump(), tools, step["most"], confirm);
         return {{"answer", Json::parse(result)}, {"calls", calls}};
     }
 

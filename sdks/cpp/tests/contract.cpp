@@ -133,7 +133,18 @@ void tools(const cactus::Model &model) {
         return false;
     });
     CHECK(asked == 1 && called == 2);
-    // What a tool throws comes to whoever asked.
+    // What is wrong with a call is told to the model.
+    const auto told = [&](const char *name, const char *arguments, bool may = true) {
+        const cactus::Tool fails{"fails", "", "{}", [](const std::string &) -> std::string { throw std::runtime_error("there is no network"); }};
+        const cactus::Tool echo{"echo", "", "{}", [](const std::string &given) { return given; }};
+        return cactus::detail::called({fails, echo}, {"c", name, arguments}, [may](const cactus::ToolCall &) { return may; });
+    };
+    CHECK(told("echo", "") == "{}" && told("echo", R"({"a": 1})") == R"({"a": 1})");
+    CHECK(told("ech", "{}") == "error: there is no tool `ech`");
+    CHECK(told("echo", "{}", false) == "error: the call was refused");
+    CHECK(told("fails", "{}") == "error: there is no network");
+    for (const char *wrong : {"[1]", "{\"a\": ", "5", "{\"a\" 1}", "{} {}"}) CHECK(told("echo", wrong) == "error: the arguments are no JSON object");
+    // What is no std::exception comes to whoever asked.
     const cactus::Tool throws{"t", "", R"({"type":"object","properties":{},"additionalProperties":false})",
                               [](const std::string &) -> std::string { throw 42; }};
     try {
@@ -146,9 +157,15 @@ void tools(const cactus::Model &model) {
     const std::string asks = R"({ "messages": [{"role": "user", "content": "x"}], "options": {"max_tokens": 40, "seed": 1}})";
     const std::string value = cactus::respond_as(model, asks, schema);
     CHECK(value == "\"b\"" || cactus::detail::Json::text(value) == "ä😀");
-    CHECK(kind_of([&] {
-              cactus::respond_as(model, R"({"messages":[{"role":"user","content":"x"}],"options":{"max_tokens":1}})", schema);
-          }) == "cancelled");
+    // Also what could be read.
+    for (const std::string &form : {schema, std::string(R"({"type":"integer","minimum":100000,"maximum":999999})")}) {
+        try {
+            cactus::respond_as(model, R"({"messages":[{"role":"user","content":"x"}],"options":{"max_tokens":1}})", form);
+            CHECK(false);
+        } catch (const cactus::Error &error) {
+            CHECK(std::string(error.kind()) == "cancelled" && has(error.what(), "(length)"));
+        }
+    }
 }
 
 void json() {
@@ -165,6 +182,12 @@ void json() {
     CHECK(Json::quoted("a\"\\\n\x01ö") == R"("a\"\\\u000a\u0001ö")");
     CHECK(Json::with(" { } ", "a", "1") == R"({"a":1 } )");
     CHECK(Json::with(R"({"b":2})", "a", "1") == R"({"a":1,"b":2})");
+    for (const char *valid : {"{}", " [1, -2.5e+3, \"a\\u00e4\\n\", {\"a\": [true, null]}] ", "0", "\"\""}) CHECK(Json::is_valid(valid));
+    for (const char *invalid : {"", "{", "[1,]", "{,}", "[,1]", "{\"a\"}", "01", "1.", "-", "tru", "\"a", "\"\\x\"", "\"\\u12\"", "\"\n\"", "1 2", "[1}"}) {
+        CHECK(!Json::is_valid(invalid));
+    }
+    CHECK(!Json::is_valid(std::string(100000, '[')));
+    CHECK(Json::is_object(" {}") && !Json::is_object("[]"));
     for (const char *wrong : {"", "{", "[1", "{\"a\"}", "x"}) {
         CHECK(kind_of([&] { Json(wrong).member("a"); }) == "argument" || wrong[0] == '[');
         CHECK(kind_of([&] { Json(wrong).items(); }) == "argument");
@@ -225,6 +248,15 @@ int main(int argc, char **argv) {
     static_assert(!std::is_copy_constructible_v<cactus::Model> && std::is_nothrow_move_constructible_v<cactus::Model>);
     static_assert(!std::is_copy_constructible_v<cactus::Request> && std::is_nothrow_move_constructible_v<cactus::Request>);
     cactus::require_compatible();
+    for (const uint32_t other : {CACTUS_ABI_VERSION - 1u, CACTUS_ABI_VERSION + 1u}) {
+        try {
+            cactus::detail::compare_abi(other);
+            CHECK(false);
+        } catch (const cactus::Error &error) {
+            CHECK(std::string(error.kind()) == "unsupported");
+            CHECK(has(error.what(), other < CACTUS_ABI_VERSION ? "the library libcactus is older" : "this program is older"));
+        }
+    }
     CHECK(has(cactus::check_bundle(argv[1], true), R"("usable":true)"));
     CHECK(has(cactus::check_bundle("nowhere"), R"("usable":false)"));
     json();
