@@ -73,6 +73,11 @@ class Answer:
             raise CancelledError(
                 f"the answer ended ({self.finish_reason}) before it was whole; raise max_tokens or the context"
             )
+        try:
+            json.loads(self.text)
+        except ValueError as error:
+            # A stop string has cut it.
+            raise CancelledError(f"the answer ended ({self.finish_reason}) before it was whole: {error}") from error
         return parsed(self.schema, self.text)
 
     def to_message(self) -> dict[str, Any]:

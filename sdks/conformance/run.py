@@ -57,7 +57,7 @@ LACKS: dict[str, dict[str, list[str]]] = {
             "10-torn-characters:3", "10-torn-characters:5", "12-tool-loop:1", "12-tool-loop:2", "12-tool-loop:3", "12-tool-loop:4",
             "13-schema:2", "13-schema:3", "19-index:12", "19-index:13", "26-consent:3", "28-bad-file:3", "28-bad-file:4",
             "28-bad-file:5", "29-wrong-version:1", "31-errors:7", "32-closed:4", "32-closed:5", "32-closed:6", "32-closed:7",
-            "32-closed:8", "32-closed:17", "32-closed:18", "33-hints:2", "33-hints:3", "33-hints:5",
+            "32-closed:8", "32-closed:18", "33-hints:2", "33-hints:3", "33-hints:5",
         ],
         "events": ["started", "tool_call"],
         "fields": [

@@ -457,7 +457,11 @@ class Case:
         raise Absent("the package is the engine itself, without the ABI of C")
 
     def info(self, step: dict) -> dict:
-        raise Absent("there is no `info`")
+        info = self._thing(step).info
+        lacking = [field for field in step["fields"] if field not in info]
+        if lacking:
+            raise Absent(f"`info` does not have {', '.join(lacking)}")
+        return {"info": {field: info[field] for field in step["fields"]}}
 
     def check_bundle(self, step: dict) -> dict:
         raise Absent("there is no `check_bundle`")
