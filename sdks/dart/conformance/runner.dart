@@ -248,6 +248,7 @@ final class _Case {
     final request = {...step['request'] as Json};
     final results = step['results'] as Json;
     final calls = <List<Object?>>[];
+    bool named(String field, String name) => (step[field] as List<Object?>? ?? const []).contains(name);
     final tools = [
       for (final json in (request.remove('tools') as List<Object?>).cast<Json>())
         if (json['function'] case {
@@ -257,10 +258,12 @@ final class _Case {
         })
           Tool(name, description, Schema.json(parameters), (arguments) {
             calls.add([name, arguments]);
-            return results[name];
+            return named('throws', name) ? throw Exception(results[name]) : results[name];
           }),
     ];
-    final answer = await _get<Answering>(step).respondWithTools(request, tools, mostRounds: step['most'] as int);
+    final answer = await _get<Answering>(
+      step,
+    ).respondWithTools(request, tools, mostRounds: step['most'] as int, confirm: (call) => !named('refuse', call.name));
     return {'answer': answer.json, 'calls': calls};
   }
 }

@@ -104,6 +104,10 @@ void main() {
         ),
       );
       expect(error.kind, 'cancelled');
+      // Behind the end of the call a step stops nothing, and writes nothing.
+      for (final step in steps) {
+        step.stop();
+      }
     });
 
     test('what cannot be loaded says why', () async {

@@ -1,8 +1,6 @@
 /// Tools, structured output and policies.
 library;
 
-import 'dart:convert';
-
 import 'package:cactus_engine/cactus_engine.dart';
 
 import 'harness.dart';
@@ -32,6 +30,42 @@ final class _Person {
   final String name;
   final int age;
 }
+
+/// Gives answers that were written before, and keeps what it was asked.
+final class _Scripted extends Answering {
+  _Scripted(this._answers);
+
+  final List<Json> _answers;
+  final asked = <Json>[];
+
+  @override
+  AnswerStream stream(Object request, {bool joinText = true, OnConsent? onConsent}) => throw UnimplementedError();
+
+  @override
+  Future<Answer> respond(Object request, {OnConsent? onConsent}) async {
+    asked.add(request as Json);
+    return Answer(_answers.removeAt(0));
+  }
+
+  @override
+  Json followUp(Json request, Answer answer, List<Json> results) => {...request, 'messages': results};
+}
+
+Json _calls(List<(String, String)> calls, [String reason = 'tool_calls']) => {
+  'finish_reason': reason,
+  'message': {
+    'role': 'assistant',
+    'content': '',
+    'tool_calls': [
+      for (final (i, (name, arguments)) in calls.indexed)
+        {
+          'id': 'c$i',
+          'type': 'function',
+          'function': {'name': name, 'arguments': arguments},
+        },
+    ],
+  },
+};
 
 void main() {
   const large = ModelOptions(contextTokens: 2048, threads: 1);
@@ -82,10 +116,71 @@ void main() {
       );
       final results = [
         for (final message in session.messages)
-          if (message['role'] == 'tool') (jsonDecode(message['content'] as String) as Json)['error'],
+          if (message['role'] == 'tool') message['content'],
       ];
       expect(asked, ['weather', 'weather']);
-      expect(results, [contains('refused'), contains('no network')]);
+      expect(results, ['error: the call was refused', 'error: no network']);
+    });
+
+    test('what is wrong with a call is told to the model', () async {
+      final heard = <Json>[];
+      final tool = Tool('weather', 'Weather', _weather, (arguments) {
+        heard.add(arguments);
+        if (heard.length == 2) throw StateError('it rains');
+        if (heard.length == 3) throw Exception('nobody knows');
+        return 'sunny';
+      });
+      final (asks, asked) = (
+        _Scripted([
+          _calls([
+            ('weather', ''),
+            ('weathr', '{}'),
+            ('weather', '{"city": '),
+            ('weather', '[1]'),
+            ('weather', '{"city":"Rome"}'),
+            ('weather', '{}'),
+            ('weather', '{"no":1}'),
+          ]),
+          _calls([], 'stop'),
+        ]),
+        <String>[],
+      );
+      final answer = await asks.respondWithTools(
+        _question(),
+        [tool],
+        confirm: (call) {
+          asked.add(call.argumentsText);
+          return !call.arguments.containsKey('no');
+        },
+      );
+      expect(answer.finishReason, 'stop');
+      expect(heard, [
+        <String, Object?>{},
+        {'city': 'Rome'},
+        <String, Object?>{},
+      ]);
+      expect(asked, ['', '{"city":"Rome"}', '{}', '{"no":1}']);
+      expect(
+        [for (final message in asks.asked.last['messages']! as List<Json>) message['content']],
+        [
+          'sunny',
+          'error: there is no tool `weathr`',
+          'error: the arguments are no JSON object',
+          'error: the arguments are no JSON object',
+          'error: it rains',
+          'error: nobody knows',
+          'error: the call was refused',
+        ],
+      );
+    });
+
+    test('no tool is called for an answer that was cancelled', () async {
+      final tool = Tool('weather', 'Weather', _weather, (_) => throw StateError('it was called'));
+      final asks = _Scripted([
+        _calls([('weather', '{}')], 'cancelled'),
+      ]);
+      expect((await asks.respondWithTools(_question(), [tool])).isCancelled, isTrue);
+      expect(asks.asked, hasLength(1));
     });
   });
 
@@ -108,11 +203,19 @@ void main() {
       expect(await model.respondAs(Request.text('Which?', options: _options), sizes), hasLength(2));
     });
 
-    test('an answer that is cut off is an error of the kind text', () async {
+    test('an answer that is cut off is an error of the kind cancelled, and names the reason', () async {
       final model = await open();
-      final form = Form<Object?>(Schema.object({'name': Schema.string()}), (json) => json);
-      final request = Request.text('Who?', options: const GenerateOptions(maxTokens: 2, temperature: 0));
-      expect((await thrown<CactusError>(() => model.respondAs(request, form))).kind, 'text');
+      for (final schema in [
+        Schema.object({'name': Schema.string()}),
+        // What can be read all the same.
+        Schema.integer(minimum: 100000, maximum: 999999),
+      ]) {
+        final form = Form<Object?>(schema, (json) => json);
+        final request = Request.text('Who?', options: const GenerateOptions(maxTokens: 1, temperature: 0));
+        final error = await thrown<CactusError>(() => model.respondAs(request, form));
+        expect((error.kind, error.code), ('cancelled', -11));
+        expect(error.message, contains('(length)'));
+      }
     });
 
     test('schemas are JSON Schema', () {

@@ -24,8 +24,21 @@ final class ToolCall {
     final other => jsonEncode(other),
   };
 
-  /// The arguments. They follow the tool's schema.
-  Json get arguments => decodeObject(argumentsText);
+  /// The arguments; an empty text is an empty object. They follow the tool's
+  /// schema.
+  ///
+  /// Throws a [CactusError] of the kind `text` where they are no JSON object, as
+  /// when the call was cut off.
+  Json get arguments {
+    final text = argumentsText;
+    if (text.isEmpty) return {};
+    try {
+      if (jsonDecode(text) case final Json json) return json;
+    } on FormatException {
+      // It is said below.
+    }
+    throw const CactusError(-7, 'text', 'the arguments are no JSON object');
+  }
 }
 
 /// How many tokens it took.
@@ -76,6 +89,9 @@ final class Answer {
 
   /// Whether it was cancelled before its end.
   bool get isCancelled => finishReason == 'cancelled';
+
+  /// Whether it came to its end by itself, and was not cut off.
+  bool get isWhole => json['whole'] == true;
 
   /// How many tokens it took.
   Usage get usage => Usage(json['usage'] as Json? ?? const {});

@@ -1,4 +1,5 @@
 import 'dart:async';
+import 'dart:convert';
 
 import 'answer.dart';
 import 'backend.dart';
@@ -83,7 +84,7 @@ final class Progress {
   double? get fraction => total > 0 ? done / total : null;
 
   /// Stops it, within seconds: the call fails with the kind `cancelled`. What
-  /// was downloaded is kept.
+  /// was downloaded is kept. Behind the end of the call it does nothing.
   void stop() => _onStop();
 }
 
@@ -117,19 +118,31 @@ abstract class Answering {
 
   /// Asks for a value of the form [form].
   ///
-  /// The model cannot but keep to the schema. Where the answer was cut off
-  /// before its end, this throws a [CactusError] of the kind `text`.
+  /// The model cannot but keep to the schema. Where the answer ended before it
+  /// was whole, this throws a [CactusError] of the kind `cancelled`.
   Future<T> respondAs<T>(Object request, Form<T> form, {OnConsent? onConsent}) async {
     final json = {...Request.jsonOf(request), 'schema': form.schema.toJson()};
     final answer = await respond(json, onConsent: onConsent);
-    return form.read(answer.decoded);
+    return form.read(_valueOf(answer));
+  }
+
+  static Object? _valueOf(Answer answer) {
+    final cut = 'the answer ended (${answer.finishReason}) before it was whole';
+    if (!answer.isWhole) throw CactusError(-11, 'cancelled', cut);
+    try {
+      return jsonDecode(answer.text);
+    } on FormatException catch (error) {
+      throw CactusError(-11, 'cancelled', '$cut: ${error.message}');
+    }
   }
 
   /// Asks, calls the [tools] that the model wants, and asks again with what
   /// they gave, until it wants none.
   ///
   /// After [mostRounds] rounds of calls the next answer is the last, even if it
-  /// wants more. [confirm] is asked before each call; the model learns of a no.
+  /// wants more. [confirm] is asked before each call; the model learns of a no,
+  /// and of what a tool throws. No tool is called for an answer that was
+  /// cancelled.
   Future<Answer> respondWithTools(
     Object request,
     List<Tool> tools, {
@@ -145,22 +158,25 @@ abstract class Answering {
     for (var round = 0; ; round++) {
       final answer = await respond(json, onConsent: onConsent);
       final calls = answer.toolCalls;
-      if (calls.isEmpty || round >= mostRounds) return answer;
+      if (calls.isEmpty || answer.isCancelled || round >= mostRounds) return answer;
       final results = <Json>[];
       for (final call in calls) {
-        final tool = byName[call.name];
-        final String result;
-        if (tool == null) {
-          result = '{"error":"there is no such tool"}';
-        } else if (confirm != null && !await confirm(call)) {
-          result = '{"error":"the user has refused this call"}';
-        } else {
-          result = await tool.call(call);
-        }
-        results.add(Message.toolResult(call.id, result).json);
+        results.add(Message.toolResult(call.id, await _called(call, byName[call.name], confirm)).json);
       }
       json = followUp(json, answer, results);
     }
+  }
+
+  /// What the model reads of a call.
+  static Future<String> _called(ToolCall call, Tool? tool, ConfirmCall? confirm) async {
+    if (tool == null) return 'error: there is no tool `${call.name}`';
+    try {
+      call.arguments;
+    } on CactusError catch (error) {
+      return 'error: ${error.message}';
+    }
+    if (confirm != null && !await confirm(call)) return 'error: the call was refused';
+    return tool.call(call);
   }
 
   /// The request that comes after [answer], with what its calls gave.

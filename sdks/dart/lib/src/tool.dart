@@ -28,8 +28,8 @@ final class Tool {
   /// The form of its arguments, which the model cannot but keep to.
   final Schema parameters;
 
-  /// What is done. An exception becomes the result, so that the model can react
-  /// to it.
+  /// What is done. What it throws becomes the result, as `error: MESSAGE`, so that
+  /// the model can react to it.
   final FutureOr<Object?> Function(Json arguments) run;
 
   /// The tool as the OpenAI API has it.
@@ -40,14 +40,20 @@ final class Tool {
 
   /// Calls it, and gives what the model reads of it.
   Future<String> call(ToolCall made) async {
-    final Object? result;
     try {
-      result = await run(made.arguments);
-    } on Exception catch (error) {
-      return jsonEncode({'error': '$error'});
+      final result = await run(made.arguments);
+      return result is String ? result : jsonEncode(result);
+    } on Object catch (error) {
+      return 'error: ${_messageOf(error)}';
     }
-    return result is String ? result : jsonEncode(result);
   }
+
+  /// What an exception says, without the name of its class.
+  static String _messageOf(Object error) => switch (error) {
+    CactusError(:final message) || FormatException(:final message) || StateError(:final message) => message,
+    // As `Exception('...')` is written.
+    _ => '$error'.replaceFirst(RegExp('^Exception: '), ''),
+  };
 }
 
 /// Asked before a tool is called: `false` refuses the call.

@@ -15,7 +15,7 @@ import 'library.dart';
 import 'owned.dart';
 
 /// Bytes for what the library writes into a buffer of the caller: a transcript
-/// of many hours. What is not written costs no memory.
+/// of many hours.
 const _roomBytes = 16 << 20;
 
 Pointer<Void> _at(int handle) => Pointer.fromAddress(handle);
@@ -209,7 +209,10 @@ String queryDocuments((int, String, int) job) => using((arena) {
 });
 
 String _written(Arena arena, int Function(Pointer<Char> buffer, int size) write) {
-  final buffer = arena<Char>(_roomBytes);
+  // Not of the arena, which would fill it with zeros.
+  final buffer = malloc<Char>(_roomBytes);
+  arena.using(buffer, malloc.free);
+  buffer.value = 0;
   check(write(buffer, _roomBytes));
   return borrow(buffer);
 }

@@ -16,16 +16,23 @@ import 'stream.dart';
 /// Does what takes progress, on a helper isolate.
 Future<T> watched<T>(OnProgress? onProgress, Future<T> Function(calls.Watch? watch) load) async {
   if (onProgress == null) return load(null);
-  final stop = calloc<Int32>();
+  // Nothing is written behind the end, whoever keeps a step.
+  var stop = calloc<Int32>();
   final port = RawReceivePort((Object? message) {
     final (stage, what, done, total) = message! as (String, String, int, int);
-    onProgress(Progress(stage, what, done, total, () => stop.value = 1));
+    onProgress(
+      Progress(stage, what, done, total, () {
+        if (stop != nullptr) stop.value = 1;
+      }),
+    );
   });
   try {
     return await load((progress: port.sendPort, stop: stop.address));
   } finally {
     port.close();
-    calloc.free(stop);
+    final place = stop;
+    stop = nullptr;
+    calloc.free(place);
   }
 }
 
