@@ -148,6 +148,9 @@ def test_schemas_bind_the_answer_and_are_parsed(model):
     cut = model.chat("Is it?", schema=Choice, max_tokens=1)
     with pytest.raises(cactus.CancelledError, match="length"):
         cut.parsed
+    cut = model.chat("Is it?", schema=Choice, max_tokens=200, stop=[":"])
+    with pytest.raises(cactus.CancelledError, match="stop"):
+        cut.parsed
 
 
 def test_functions_are_called_when_they_have_to_be(model):
