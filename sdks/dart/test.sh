@@ -88,9 +88,9 @@ else
 fi
 
 step conformance
-if [[ -f $repository/sdks/conformance/run.py && -z ${CI:-}${CACTUS_NO_CONFORMANCE:-} ]]; then
+if [[ -f $repository/sdks/conformance/run.py && ${CACTUS_CONFORMANCE:-1} != 0 ]]; then
     python3 -B "$repository/sdks/conformance/run.py" --only dart --cactus "$program" --lib "$CACTUS_LIB_PATH"
 else
-    echo "SKIPPED: conformance: CI runs it by itself, for every SDK"
+    echo "SKIPPED: conformance, as CACTUS_CONFORMANCE=0 says"
 fi
 step done

@@ -33,10 +33,10 @@ if ! grep -Eq '^all: [1-9][0-9]* passed, 0 failed$' <<<"$last"; then
 fi
 
 step conformance
-if [[ -f $repository/sdks/conformance/run.py && -z ${CI:-}${CACTUS_NO_CONFORMANCE:-} ]]; then
+if [[ -f $repository/sdks/conformance/run.py && ${CACTUS_CONFORMANCE:-1} != 0 ]]; then
     python3 -B "$repository/sdks/conformance/run.py" --only flutter --cactus "$program" --lib "$CACTUS_LIB_PATH"
 else
-    echo "SKIPPED: conformance: CI runs it by itself, for every SDK"
+    echo "SKIPPED: conformance, as CACTUS_CONFORMANCE=0 says"
 fi
 echo "SKIPPED: building for a phone, the build hook, and the Swift package: their tools are not here"
 step done

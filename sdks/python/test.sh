@@ -41,4 +41,5 @@ echo y | run sdks/python/examples/11-hybrid.py "$bundles/chat" 'http://127.0.0.1
 grep -q cloud_failed "$work/said" || fail "11-hybrid did not ask the target: $(cat "$work/said")"
 run sdks/python/interleavings.py "$bundles/chat" "${CACTUS_SOAK:-100}"
 cat "$work/said"
-CACTUS_PYTHON=$python CACTUS_PYTHON_EXTENSION=$extension "$python" sdks/conformance/run.py --only python --require python --cactus "$cactus"
+[[ ${CACTUS_CONFORMANCE:-1} = 0 ]] || CACTUS_PYTHON=$python CACTUS_PYTHON_EXTENSION=$extension \
+    "$python" sdks/conformance/run.py --only python --require python --cactus "$cactus"

@@ -29,4 +29,4 @@ run 09-embed-and-search "$bundles/embeds" "$work/index"
 # Nobody listens at the target, so that this machine answers after all.
 echo y | run 11-hybrid "$bundles/chat" 'http://127.0.0.1:9/v1#m' "$work/state"
 grep -q cloud_failed "$work/said" || fail "11-hybrid did not ask the target: $(cat "$work/said")"
-python3 sdks/conformance/run.py --only rust --require rust --cactus "$cactus"
+[[ ${CACTUS_CONFORMANCE:-1} = 0 ]] || python3 sdks/conformance/run.py --only rust --require rust --cactus "$cactus"
