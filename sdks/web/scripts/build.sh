@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the module and the package: sdks/web/scripts/build.sh [--module-only]
 #
-# Needs Rust (the target is added) and, for the package, Node with npm.
+# Needs Rust (the target is added) and, for the package, Node with npm. CACTUS_WEB_PROFILE=web leaves out optimization across crates,
+# which makes a build of minutes one of fewer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$(cd ../.. && pwd)
@@ -11,6 +12,7 @@ rustup target list --installed | grep -qx wasm32-wasip1 || rustup target add was
 # One stack serves everything, so it is as large as the largest that another system gives a thread: the grammar compiler's
 # (crates/text). It lies below all data, so that what overflows it faults instead of writing over something.
 stack=$((32 << 20))
+profile=${CACTUS_WEB_PROFILE:-release}
 flags=(
     -C target-feature=+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals
     # Sizes have 32 bits, and files are not trusted.
@@ -22,9 +24,9 @@ flags=(
     -C strip=symbols
 )
 cd "$root"
-CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="${flags[*]}" cargo rustc --quiet --release --target wasm32-wasip1 -p cactus-ffi --lib \
+CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="${flags[*]}" cargo rustc --quiet --profile "$profile" --target wasm32-wasip1 -p cactus-ffi --lib \
     --crate-type cdylib --no-default-features
-cp "${CARGO_TARGET_DIR:-target}/wasm32-wasip1/release/cactus_ffi.wasm" sdks/web/cactus.wasm
+cp "${CARGO_TARGET_DIR:-target}/wasm32-wasip1/$profile/cactus_ffi.wasm" sdks/web/cactus.wasm
 cd sdks/web
 printf 'cactus.wasm: %s bytes, %s with gzip\n' "$(stat -c %s cactus.wasm)" "$(gzip -9c cactus.wasm | wc -c)"
 [ "${1:-}" = --module-only ] && exit 0
