@@ -207,7 +207,7 @@ napi_value value_of(napi_env env, NodePort &port, Value &value) {
 /// Reads one argument. Throws a `Failure` where it is of another type.
 class Reader {
 public:
-    Reader(napi_env env, NodePort &port, bool closes) : env_(env), port_(port), closes_(closes) {}
+    Reader(napi_env env, NodePort &port) : env_(env), port_(port) {}
 
     Value read(char letter, napi_value value, size_t place) {
         place_ = place;
@@ -226,7 +226,7 @@ public:
             return flag;
         }
         case 'n': return number(value);
-        case 'h': return closes_ ? port_.take(number(value)) : port_.find(number(value));
+        case 'h': return port_.find(handle_ = number(value));
         case 'u': return array<uint32_t>(value, napi_uint32_array, "a Uint32Array");
         case 'i': return array<int32_t>(value, napi_int32_array, "an Int32Array");
         case 'f': return array<float>(value, napi_float32_array, "a Float32Array");
@@ -244,6 +244,9 @@ public:
         }
         }
     }
+
+    /// The number of the handle, of which a call has one.
+    double handle() const noexcept { return handle_; }
 
 private:
     void expect(bool is_right, const char *what) const {
@@ -302,7 +305,7 @@ private:
 
     napi_env env_;
     NodePort &port_;
-    bool closes_;
+    double handle_ = 0;
     size_t place_ = 0;
 };
 
@@ -311,34 +314,40 @@ napi_value call(napi_env env, napi_callback_info info) {
     napi_value values[MOST];
     size_t count = MOST;
     void *data = nullptr;
+    if (napi_get_cb_info(env, info, &count, values, nullptr, &data) != napi_ok) return nullptr;
+    NodePort &port = *static_cast<Bound *>(data)->port;
+    const Entry &entry = *static_cast<Bound *>(data)->entry;
+    std::vector<Value> arguments;
     try {
-        check(napi_get_cb_info(env, info, &count, values, nullptr, &data), "arguments");
-        const auto &bound = *static_cast<Bound *>(data);
-        NodePort &port = *bound.port;
-        const Entry &entry = *bound.entry;
         const size_t wanted = std::strlen(entry.arguments);
-        std::vector<Value> arguments;
-        Reader reader(env, port, entry.closes);
+        Reader reader(env, port);
         for (size_t i = 0; i < wanted; i++) {
             napi_value value;
             check(i < count ? napi_ok : napi_get_undefined(env, &value), "undefined");
             arguments.push_back(reader.read(entry.arguments[i], i < count ? values[i] : value, i));
         }
-        auto made = std::make_shared<Call>(port.symbols(), entry, std::move(arguments));
         if (entry.is_at_once) {
-            port.finish(*made);
-            if (made->failure) throw *made->failure;
-            return value_of(env, port, made->result);
+            Call made(port.symbols(), entry, std::move(arguments));
+            arguments.clear();
+            port.finish(made);
+            if (made.failure) throw *made.failure;
+            return value_of(env, port, made.result);
         }
         napi_deferred deferred;
         napi_value promise;
         check(napi_create_promise(env, &deferred, &promise), "a promise");
+        // Not before all arguments are known to be right: a call that is refused closes nothing.
+        if (entry.closes) port.take(reader.handle());
+        auto made = std::make_shared<Call>(port.symbols(), entry, std::move(arguments));
+        arguments.clear();
         const uint64_t number = port.keep_deferred(deferred);
         port.begin(std::move(made), [number](Port &port, Call &call) { static_cast<NodePort &>(port).settle(number, call); });
         return promise;
     } catch (const Failure &failure) {
+        port.forget(arguments);
         napi_throw(env, error_of(env, failure));
     } catch (const Broken &broken) {
+        port.forget(arguments);
         bool is_pending = false;
         napi_is_exception_pending(env, &is_pending);
         if (!is_pending) napi_throw_error(env, nullptr, broken.what());

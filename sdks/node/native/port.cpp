@@ -52,7 +52,11 @@ void Port::begin(std::shared_ptr<Call> call, std::function<void(Port &, Call &)>
 
 void Port::ended(Call &call) {
     if (--underway_ == 0) set_busy(false);
-    for (const auto &argument : call.arguments()) {
+    forget(call.arguments());
+}
+
+void Port::forget(const std::vector<Value> &arguments) {
+    for (const auto &argument : arguments) {
         if (const auto *listener = std::get_if<std::shared_ptr<Listener>>(&argument)) forget_listener((*listener)->function);
     }
 }
@@ -60,10 +64,7 @@ void Port::ended(Call &call) {
 void Port::finish(Call &call) {
     call.run();
     // The log goes on.
-    if (std::strcmp(call.entry().name, "logSetCallback") == 0) return;
-    for (const auto &argument : call.arguments()) {
-        if (const auto *listener = std::get_if<std::shared_ptr<Listener>>(&argument)) forget_listener((*listener)->function);
-    }
+    if (std::strcmp(call.entry().name, "logSetCallback") != 0) forget(call.arguments());
 }
 
 void Port::shut() {

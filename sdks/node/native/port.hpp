@@ -48,6 +48,9 @@ public:
     /// The same, which is being closed.
     Handle take(double number);
 
+    /// Lets go of the functions of JavaScript among the arguments of a call that is over, or that was never made.
+    void forget(const std::vector<Value> &arguments);
+
     const Symbols &symbols() const noexcept { return symbols_; }
     size_t open_count() const noexcept { return handles_.size(); }
 

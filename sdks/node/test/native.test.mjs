@@ -10,7 +10,7 @@ import test from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import * as api from "../dist/node.mjs";
-import { chatBundle, folder } from "./support.mjs";
+import { bundle, chatBundle, detector, folder } from "./support.mjs";
 
 const require = createRequire(import.meta.url);
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -44,6 +44,34 @@ test("arguments of another type and numbers that are no handle are refused", asy
   await assert.rejects(raw.indexQuery(index, new Float32Array(2), 2, null, 2 ** 40), { kind: "argument" });
   await raw.indexDestroy(index);
   await assert.rejects(raw.indexDestroy(index).then(() => raw.indexCompact(index)), { kind: "handle" });
+});
+
+test("a call that is refused closes nothing, and keeps no function", async () => {
+  const raw = native();
+  const model = await raw.init(await bundle("speech/whisper"), null, false);
+  const live = await raw.streamTranscribeStart(model, JSON.stringify({ vad: await detector() }));
+  assert.throws(() => raw.streamTranscribeStop(live, "yes"), { kind: "argument" });
+  assert.equal(await raw.streamTranscribeStop(live, false), "");
+  await assert.rejects(raw.streamTranscribeStop(live, false), { kind: "handle" });
+  await raw.destroy(model);
+  const script = `
+    const { native } = require(${JSON.stringify(join(root, "dist", "native.js"))});
+    require(${JSON.stringify(join(root, "dist", "node.js"))});
+    const raw = native();
+    let left = 0;
+    const gone = new FinalizationRegistry(() => left--);
+    for (let i = 0; i < 50; i++) {
+      left++;
+      const hears = () => i;
+      gone.register(hears);
+      try { raw.transcribe(1, "x", null, null, hears, "no sound"); left = -1000; } catch (error) { if (error.kind !== "argument") throw error; }
+    }
+    (async () => {
+      for (let i = 0; i < 100 && left > 1; i++) { gc(); await new Promise((done) => setTimeout(done, 10)); }
+      console.log(left);
+    })();`;
+  const { stdout } = await run(process.execPath, ["--expose-gc", "--eval", script]);
+  assert.ok(Number(stdout) >= 0 && Number(stdout) <= 1, stdout);
 });
 
 test("events come together, and a request that is closed meanwhile says so", async () => {

@@ -150,7 +150,7 @@ jsi::Value value_of(jsi::Runtime &runtime, JsiPort &port, Value &value) {
 /// Reads one argument. Throws a `Failure` where it is of another type.
 class Reader {
 public:
-    Reader(jsi::Runtime &runtime, JsiPort &port, bool closes) : runtime_(runtime), port_(port), closes_(closes) {}
+    Reader(jsi::Runtime &runtime, JsiPort &port) : runtime_(runtime), port_(port) {}
 
     Value read(char letter, const jsi::Value &value, size_t place) {
         place_ = place;
@@ -165,7 +165,7 @@ public:
             expect(value.isBool(), "a boolean");
             return value.getBool();
         case 'n': return number(value);
-        case 'h': return closes_ ? port_.take(number(value)) : port_.find(number(value));
+        case 'h': return port_.find(handle_ = number(value));
         case 'u': return array<uint32_t>(value, "Uint32Array");
         case 'i': return array<int32_t>(value, "Int32Array");
         case 'f': return array<float>(value, "Float32Array");
@@ -183,6 +183,9 @@ public:
         }
         }
     }
+
+    /// The number of the handle, of which a call has one.
+    double handle() const noexcept { return handle_; }
 
 private:
     void expect(bool is_right, const char *what) const {
@@ -231,29 +234,38 @@ private:
 
     jsi::Runtime &runtime_;
     JsiPort &port_;
-    bool closes_;
+    double handle_ = 0;
     size_t place_ = 0;
 };
 
 jsi::Value call(jsi::Runtime &runtime, JsiPort &port, const Entry &entry, const jsi::Value *values, size_t count) {
+    std::vector<Value> arguments;
     try {
-        std::vector<Value> arguments;
-        Reader reader(runtime, port, entry.closes);
+        Reader reader(runtime, port);
         const auto nothing = jsi::Value::undefined();
         for (size_t i = 0; entry.arguments[i] != '\0'; i++) {
             arguments.push_back(reader.read(entry.arguments[i], i < count ? values[i] : nothing, i));
         }
-        auto made = std::make_shared<Call>(port.symbols(), entry, std::move(arguments));
         if (entry.is_at_once) {
-            port.finish(*made);
-            if (made->failure) throw *made->failure;
-            return value_of(runtime, port, made->result);
+            Call made(port.symbols(), entry, std::move(arguments));
+            arguments.clear();
+            port.finish(made);
+            if (made.failure) throw *made.failure;
+            return value_of(runtime, port, made.result);
         }
         auto [promise, number] = port.make_promise();
+        // Not before all arguments are known to be right: a call that is refused closes nothing.
+        if (entry.closes) port.take(reader.handle());
+        auto made = std::make_shared<Call>(port.symbols(), entry, std::move(arguments));
+        arguments.clear();
         port.begin(std::move(made), [number = number](Port &port, Call &call) { static_cast<JsiPort &>(port).settle(number, call); });
         return std::move(promise);
     } catch (const Failure &failure) {
+        port.forget(arguments);
         throw jsi::JSError(runtime, error_of(runtime, failure));
+    } catch (...) {
+        port.forget(arguments);
+        throw;
     }
 }
 
