@@ -1,8 +1,6 @@
 // A model that answers from a folder of documents.
 
-import { calling } from "./errors.ts";
-import type { Held } from "./lifetime.ts";
-import { type Handle, native } from "./native.ts";
+import { opened } from "./lifetime.ts";
 import { Model } from "./model.ts";
 import { type Path, pathOf } from "./paths.ts";
 
@@ -25,14 +23,12 @@ export class Documents extends Model {
    */
   static async open(bundle: Path, folder: Path): Promise<Documents> {
     const [path, documents] = [pathOf(bundle, "bundle"), pathOf(folder, "folder")];
-    const handle = await calling(() => native().init(path, documents, false));
-    const held: Held = { handle, close: (handle: Handle) => native().destroy(handle) };
-    return new Documents(held);
+    return new Documents(await opened((of) => of.init(path, documents, false), (of, model) => of.destroy(model)));
   }
 
   /** The pieces that are nearest to a question, the best first. */
   async query(text: string, count = 5): Promise<Chunk[]> {
-    const { chunks } = JSON.parse(await calling(() => native().ragQuery(this.handle, text, count)));
+    const { chunks } = JSON.parse(await this.call((of, model) => of.ragQuery(model, text, count)));
     return chunks;
   }
 }

@@ -1,7 +1,7 @@
 // What is open and has to be closed: once, by whoever has it, or by a finalizer where it was forgotten.
 
 import { CactusError, calling, understood } from "./errors.ts";
-import type { Handle, Soon } from "./native.ts";
+import { type Handle, type Native, native, type Soon } from "./native.ts";
 
 /** Old hosts have no such symbols; then these have another name, and nothing breaks. */
 export const DISPOSE: typeof Symbol.dispose = Symbol.dispose ?? (Symbol.for("Symbol.dispose") as never);
@@ -10,12 +10,32 @@ export const ASYNC_DISPOSE: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? 
 /** A handle, and how it is closed. It does not know whose it is, so that this can be forgotten. */
 export interface Held {
   handle: Handle;
-  close: (handle: Handle) => Soon<unknown>;
+  /** The host that has given it. Another, such as an engine that was started anew, means something else by the same number. */
+  of: Native;
+  /** What must not be closed by a finalizer as long as this is open: a conversation needs its model. */
+  owner?: object;
+  close: (of: Native, handle: Handle) => Soon<unknown>;
+}
+
+/** Opens something of the host. */
+export async function opened(open: (of: Native) => Soon<Handle>, close: Held["close"], owner?: object): Promise<Held> {
+  const of = native();
+  const handle = await calling(() => open(of));
+  return owner === undefined ? { handle, of, close } : { handle, of, owner, close };
+}
+
+/** Whether a host is the one that is used now. */
+export function isCurrent(of: Native): boolean {
+  try {
+    return native() === of;
+  } catch {
+    return false;
+  }
 }
 
 function closeForgotten(held: Held): void {
   // Nobody is there to hear of an error.
-  void calling(() => held.close(held.handle)).catch(() => {});
+  void calling(() => held.close(held.of, held.handle)).catch(() => {});
 }
 
 const forgotten = typeof FinalizationRegistry === "undefined" ? undefined : new FinalizationRegistry<Held>(closeForgotten);
@@ -34,6 +54,8 @@ export abstract class Closable {
   readonly #what: string;
   #held: Held | undefined;
   #closing: Promise<void> | undefined;
+  /** Calls under way. */
+  readonly #calls = new Set<Promise<void>>();
 
   protected constructor(what: string, held: Held) {
     this.#what = what;
@@ -41,15 +63,34 @@ export abstract class Closable {
     keep(this, held);
   }
 
-  /** The number of the raw layer. Throws an error of the kind `handle` once it is closed. */
-  protected get handle(): Handle {
-    if (this.#held === undefined) throw new CactusError("handle", `the ${this.#what} was closed`);
-    return this.#held.handle;
+  /** What is open. Throws an error of the kind `handle` once it is closed, or its host has ended. */
+  protected get held(): Held {
+    if (this.#held === undefined || !isCurrent(this.#held.of)) throw new CactusError("handle", `the ${this.#what} was closed`);
+    return this.#held;
   }
 
-  /** Whether `close` was called. */
+  /** Makes a call with it. It is not forgotten as long as that is under way. */
+  protected async call<T>(make: (of: Native, handle: Handle) => Soon<T>): Promise<T> {
+    const { of, handle } = this.held;
+    let end!: () => void;
+    const ended = new Promise<void>((resolve) => (end = resolve));
+    this.#calls.add(ended);
+    try {
+      return await calling(() => make(of, handle));
+    } finally {
+      this.#calls.delete(ended);
+      end();
+    }
+  }
+
+  /** Waits until no call is under way. */
+  protected async idle(): Promise<void> {
+    while (this.#calls.size > 0) await Promise.all(this.#calls);
+  }
+
+  /** Whether `close` was called, or the host has ended. */
   get isClosed(): boolean {
-    return this.#held === undefined;
+    return this.#held === undefined || !isCurrent(this.#held.of);
   }
 
   /** Closes it: cancels what is under way, and waits for that. May be called any number of times. */
@@ -64,7 +105,7 @@ export abstract class Closable {
   }
 
   protected async closing(held: Held): Promise<void> {
-    await calling(() => held.close(held.handle));
+    await calling(() => held.close(held.of, held.handle));
   }
 
   /** For `await using`. */
@@ -77,6 +118,9 @@ export abstract class Closable {
     this.close().catch(() => {});
   }
 }
+
+/** Called behind a wait, so that what is waited for is not forgotten before. */
+export function keepAlive(_: object): void {}
 
 /** What of `AbortSignal` is used; so a polyfill will do. */
 export interface Signal {

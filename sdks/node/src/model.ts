@@ -1,7 +1,7 @@
 // Models.
 
 import { CactusError, calling, wrong } from "./errors.ts";
-import { abortReason, type Held, type Signal } from "./lifetime.ts";
+import { abortReason, type Held, opened, type Signal } from "./lifetime.ts";
 import { type Handle, native, type OnProgress } from "./native.ts";
 import { type Path, pathOf } from "./paths.ts";
 import { Session } from "./session.ts";
@@ -78,22 +78,28 @@ async function getting<T>(options: LoadOptions, get: (json: string | null, progr
   const isAborted = (): boolean => signal?.aborted === true;
   if (isAborted()) throw abortReason(signal!);
   let thrown: { error: unknown } | undefined;
+  let isRefused = false;
+  const goesOn = (): boolean => thrown === undefined && !isRefused && !isAborted();
   const progress: OnProgress = (stage, what, done, total) => {
     try {
-      if (thrown === undefined && onProgress?.({ stage, what, done, total }) === false) return false;
+      if (goesOn() && onProgress?.({ stage, what, done, total }) === false) isRefused = true;
     } catch (error) {
       thrown = { error };
     }
-    return thrown === undefined && !isAborted();
+    return goesOn();
   };
+  let cause: unknown;
   try {
     const got = await calling(() => get(JSON.stringify(rest), onProgress === undefined && signal === undefined ? null : progress));
-    if (thrown === undefined && !isAborted()) return got;
+    if (goesOn()) return got;
+    // It was there before the library heard of it.
     await calling(() => drop(got));
   } catch (error) {
-    if (thrown === undefined && !isAborted()) throw error;
+    if (goesOn()) throw error;
+    cause = error;
   }
-  throw thrown === undefined ? abortReason(signal!) : thrown.error;
+  if (thrown !== undefined) throw thrown.error;
+  throw isAborted() ? abortReason(signal!) : new CactusError("cancelled", "`onProgress` has stopped it", undefined, cause);
 }
 
 /** Downloads and converts a model where need be, without loading it. Gives the folder of the bundle. */
@@ -115,9 +121,9 @@ export class Model extends Talker {
    */
   static async load(source: Path, options: LoadOptions = {}): Promise<Model> {
     const name = pathOf(source, "source");
-    const close = (handle: Handle) => native().modelClose(handle);
-    const handle = await getting(options, (json, progress) => native().modelLoad(name, json, progress), close);
-    return new Model({ handle, close });
+    const close: Held["close"] = (of, handle) => of.modelClose(handle);
+    const get = (json: string | null, progress: OnProgress | null) => opened((of) => of.modelLoad(name, json, progress), close);
+    return new Model(await getting(options, get, async (held) => close(held.of, held.handle)));
   }
 
   /** Downloads and converts a model where need be, without loading it. Gives the folder of the bundle. */
@@ -127,49 +133,49 @@ export class Model extends Talker {
 
   /** Name, sizes, threads, memory and requests. */
   async info(): Promise<{ [name: string]: unknown }> {
-    return JSON.parse(await calling(() => native().modelInfo(this.handle)));
+    return JSON.parse(await this.call((of, model) => of.modelInfo(model)));
   }
 
   /** Token ids of a text; with the tokens that the model puts around texts where `special`. */
   async tokenize(text: string, special = false): Promise<Uint32Array> {
-    return calling(() => native().modelTokenize(this.handle, text, special));
+    return this.call((of, model) => of.modelTokenize(model, text, special));
   }
 
   /** The text of token ids. Special tokens are spelled out where `special`. */
   async detokenize(tokens: Iterable<number>, special = false): Promise<string> {
-    return calling(() => native().modelDetokenize(this.handle, ids(tokens), special));
+    return this.call((of, model) => of.modelDetokenize(model, ids(tokens), special));
   }
 
   /** How likely the tokens from `first` on are, each given all before it. */
   async score(tokens: Iterable<number>, first = 1): Promise<Score> {
-    return JSON.parse(await calling(() => native().modelScore(this.handle, ids(tokens), first)));
+    return JSON.parse(await this.call((of, model) => of.modelScore(model, ids(tokens), first)));
   }
 
   /** The prompt that a conversation becomes. */
   async renderPrompt(messages: Message[], tools?: unknown[]): Promise<string> {
     const given = tools === undefined ? null : JSON.stringify(tools);
-    return calling(() => native().renderPrompt(this.handle, JSON.stringify(messages), null, given));
+    return this.call((of, model) => of.renderPrompt(model, JSON.stringify(messages), null, given));
   }
 
   /** At most so many threads from now on; 0 leaves one as it is. For a device that gets hot. Answers stay the same. */
   async setThreads(threads: number, decodeThreads = 0): Promise<void> {
-    await calling(() => native().modelSetThreads(this.handle, threads, decodeThreads));
+    await this.call((of, model) => of.modelSetThreads(model, threads, decodeThreads));
   }
 
   /** Says who else may answer, as the text of a policy file and options. With neither, the model answers alone again. */
   async setPolicy(policy: string | null, options?: PolicyOptions | null): Promise<void> {
     const json = options === undefined || options === null ? null : JSON.stringify(options);
-    await calling(() => native().modelSetPolicy(this.handle, policy, json));
+    await this.call((of, model) => of.modelSetPolicy(model, policy, json));
   }
 
   /** Opens a conversation. `defaults` has messages to begin with, and fields that hold for every request of it. */
   async session(defaults: Request = {}): Promise<Session> {
-    const handle = await calling(() => native().sessionOpen(this.handle, JSON.stringify(defaults)));
-    return new Session({ handle, close: (handle) => native().sessionClose(handle) });
+    const open = () => this.call((of, model) => of.sessionOpen(model, JSON.stringify(defaults)));
+    return new Session(await opened(open, (of, session) => of.sessionClose(session), this));
   }
 
-  protected async begin(asked: Asked): Promise<Handle> {
-    return native().requestStart(this.handle, JSON.stringify(requestOf(asked)));
+  protected begin(asked: Asked): Promise<Handle> {
+    return this.call((of, model) => of.requestStart(model, JSON.stringify(requestOf(asked))));
   }
 
   protected messagesOf(request: Request): Message[] {

@@ -1,7 +1,7 @@
 // What a value has to look like: a JSON Schema, a schema of a library such as zod (Standard Schema), or a JSON Schema with `parse`.
 
 import { CactusError, wrong } from "./errors.ts";
-import type { JsonSchema } from "./types.ts";
+import type { Answer, JsonSchema } from "./types.ts";
 
 /** The part of Standard Schema (standardschema.dev) that is used. */
 export interface StandardSchema<T> {
@@ -73,8 +73,8 @@ function issue(found: { message: string; path?: ReadonlyArray<PropertyKey | { ke
 }
 
 /** What an answer that follows a schema says. */
-export function parsed(text: string, isWhole: boolean): unknown {
-  if (!isWhole) throw new CactusError("cancelled", "the answer ended before it was whole; raise `max_tokens`");
+export function parsed({ text, finishReason, json }: Answer): unknown {
+  if (!json.whole) throw new CactusError("cancelled", `the answer ended before it was whole, with the finish reason \`${finishReason}\``);
   try {
     return JSON.parse(text);
   } catch (error) {

@@ -1,34 +1,30 @@
 // Vectors, and an index of them.
 
-import { calling, wrong } from "./errors.ts";
-import { Closable } from "./lifetime.ts";
-import { type Handle, native } from "./native.ts";
+import { wrong } from "./errors.ts";
+import { Closable, type Held, opened } from "./lifetime.ts";
 import { type Path, pathOf } from "./paths.ts";
-
-const destroy = (handle: Handle) => native().destroy(handle);
 
 /** A model that makes vectors of texts, and of pictures where it sees. */
 export class Embedder extends Closable {
   /** Loads the bundle in a folder. */
   static async load(bundle: Path): Promise<Embedder> {
     const path = pathOf(bundle, "bundle");
-    const handle = await calling(() => native().init(path, null, false));
-    return new Embedder("embedder", { handle, close: destroy });
+    return new Embedder("embedder", await opened((of) => of.init(path, null, false), (of, model) => of.destroy(model)));
   }
 
   /** The vector of a text, or of each of many; of the length 1 unless `normalize` is false and the model gives others. */
   embed(text: string, options?: { normalize?: boolean }): Promise<Float32Array>;
   embed(texts: string[], options?: { normalize?: boolean }): Promise<Float32Array[]>;
   async embed(texts: string | string[], { normalize = true }: { normalize?: boolean } = {}): Promise<Float32Array | Float32Array[]> {
-    if (typeof texts === "string") return calling(() => native().embed(this.handle, texts, normalize));
+    if (typeof texts === "string") return this.call((of, model) => of.embed(model, texts, normalize));
     const vectors: Float32Array[] = [];
-    for (const text of texts) vectors.push(await calling(() => native().embed(this.handle, text, normalize)));
+    for (const text of texts) vectors.push(await this.call((of, model) => of.embed(model, text, normalize)));
     return vectors;
   }
 
   /** The vector of a picture in a PNG, JPEG or WebP file. */
   async embedImage(path: Path): Promise<Float32Array> {
-    return calling(() => native().imageEmbed(this.handle, pathOf(path, "path")));
+    return this.call((of, model) => of.imageEmbed(model, pathOf(path, "path")));
   }
 }
 
@@ -70,8 +66,8 @@ export class Index extends Closable {
   /** Opens the index in a folder, or makes one there. */
   static async open(folder: Path, dimension: number): Promise<Index> {
     const path = pathOf(folder, "folder");
-    const handle = await calling(() => native().indexInit(path, dimension));
-    const index = new Index("index", { handle, close: (handle) => native().indexDestroy(handle) });
+    const held = await opened((of) => of.indexInit(path, dimension), (of, index) => of.indexDestroy(index));
+    const index = new Index("index", held);
     index.#dimension = dimension;
     return index;
   }
@@ -87,12 +83,12 @@ export class Index extends Closable {
     const vectors = this.#rows(entries.map((entry) => entry.vector));
     const documents = entries.map((entry) => entry.document);
     const metadatas = entries.map((entry) => entry.metadata ?? null);
-    await calling(() => native().indexAdd(this.handle, numbers, documents, metadatas, vectors, this.#dimension));
+    await this.call((of, index) => of.indexAdd(index, numbers, documents, metadatas, vectors, this.#dimension));
   }
 
   /** What the index has of these ids. One that it does not have is an error. */
   async get(ids: number[]): Promise<Stored[]> {
-    const { documents, metadatas, embeddings } = await calling(() => native().indexGet(this.handle, whole(ids)));
+    const { documents, metadatas, embeddings } = await this.call((of, index) => of.indexGet(index, whole(ids)));
     const size = this.#dimension;
     return ids.map((id, i) => ({
       id,
@@ -110,7 +106,7 @@ export class Index extends Closable {
     const rows = this.#rows(isOne ? [vectors] : vectors);
     const room = typeof options.top_k === "number" && options.top_k > 0 ? options.top_k : 10;
     const json = JSON.stringify(options);
-    const { counts, ids, scores } = await calling(() => native().indexQuery(this.handle, rows, this.#dimension, json, room));
+    const { counts, ids, scores } = await this.call((of, index) => of.indexQuery(index, rows, this.#dimension, json, room));
     let at = 0;
     const found = Array.from(counts, (count) => {
       const from = at;
@@ -122,12 +118,18 @@ export class Index extends Closable {
 
   /** Deletes entries; ids that it does not have are left out. */
   async delete(ids: number[]): Promise<void> {
-    await calling(() => native().indexDelete(this.handle, whole(ids)));
+    await this.call((of, index) => of.indexDelete(index, whole(ids)));
   }
 
   /** Writes the file anew, without what was deleted. */
   async compact(): Promise<void> {
-    await calling(() => native().indexCompact(this.handle));
+    await this.call((of, index) => of.indexCompact(index));
+  }
+
+  /** Nothing of an index can be cancelled, so it is waited for. */
+  protected override async closing(held: Held): Promise<void> {
+    await this.idle();
+    await super.closing(held);
   }
 
   /** Vectors, one behind the other. */

@@ -4,8 +4,8 @@
 // who is asked for consent is not passed over. Iterators are made by hand: bare Hermes knows no asynchronous generators.
 
 import { CactusError, calling, understood } from "./errors.ts";
-import { ASYNC_DISPOSE, DISPOSE, type Held, keep, onAbort, type Signal, spare } from "./lifetime.ts";
-import { type Handle, native } from "./native.ts";
+import { ASYNC_DISPOSE, DISPOSE, type Held, isCurrent, keep, onAbort, opened, type Signal, spare } from "./lifetime.ts";
+import type { Handle } from "./native.ts";
 import { type Answer, answerOf, type ConsentEvent, type EndEvent, type Event, type FailedEvent, isLast } from "./types.ts";
 
 export interface StreamOptions {
@@ -19,20 +19,24 @@ export interface StreamOptions {
 
 /** What a stream and its finalizer, signal and starter share. It does not know the stream, which can be forgotten. */
 interface Control {
+  /** Who answers. It is needed as long as the stream is. */
+  owner: object;
   held: Held | undefined;
   isCancelled: boolean;
+  /** Ends the wait for a person's answer. */
+  unask: (() => void) | undefined;
 }
 
 function cancel(control: Control): void {
   control.isCancelled = true;
+  control.unask?.();
   const held = control.held;
   // It may have ended, or been closed, in the meantime.
-  if (held !== undefined) void calling(() => native().requestCancel(held.handle)).catch(() => {});
+  if (held !== undefined) void calling(() => held.of.requestCancel(held.handle)).catch(() => {});
 }
 
 async function begin(control: Control, start: () => Promise<Handle>): Promise<void> {
-  const handle = await calling(start);
-  control.held = { handle, close: (handle) => native().requestClose(handle) };
+  control.held = await opened(start, (of, request) => of.requestClose(request), control.owner);
   if (control.isCancelled) cancel(control);
 }
 
@@ -57,7 +61,7 @@ function joined(events: Event[]): Event[] {
 
 /** The events of a request. It begins at once. Leaving a `for await` loop early cancels it. */
 export class Stream implements AsyncIterableIterator<Event> {
-  readonly #control: Control = { held: undefined, isCancelled: false };
+  readonly #control: Control;
   readonly #options: StreamOptions;
   readonly #starting: Promise<void>;
   readonly #quit: () => void;
@@ -74,8 +78,9 @@ export class Stream implements AsyncIterableIterator<Event> {
   #turn: Promise<IteratorResult<Event, undefined>> | undefined;
 
   /** @internal */
-  constructor(start: () => Promise<Handle>, options: StreamOptions = {}) {
-    const control = this.#control;
+  constructor(owner: object, start: () => Promise<Handle>, options: StreamOptions = {}) {
+    const control: Control = { owner, held: undefined, isCancelled: false, unask: undefined };
+    this.#control = control;
     this.#options = options;
     this.#quit = onAbort(options.signal, () => cancel(control));
     this.#starting = begin(control, start);
@@ -84,9 +89,10 @@ export class Stream implements AsyncIterableIterator<Event> {
     this.#starting.then(
       () => {
         const stream = self === undefined ? undefined : self.deref();
-        if (control.held === undefined) return;
-        if (stream !== undefined) keep(stream, control.held);
-        else if (self !== undefined) void calling(() => native().requestClose(control.held!.handle)).catch(() => {});
+        const held = control.held;
+        if (held === undefined) return;
+        if (stream !== undefined) keep(stream, held);
+        else if (self !== undefined) void calling(() => held.close(held.of, held.handle)).catch(() => {});
       },
       () => this.#quit(),
     );
@@ -120,7 +126,8 @@ export class Stream implements AsyncIterableIterator<Event> {
           // It may have been closed while it began.
           if (this.#isClosed) continue;
         }
-        const text = await native().requestNext(this.#handle(), -1);
+        const { of, handle } = this.#held();
+        const text = await of.requestNext(handle, -1);
         // Whoever closed or left it wants to hear nothing more.
         if (this.#isClosed || this.#isOver) continue;
         const asking = this.#took(JSON.parse(text) as Event[]);
@@ -151,9 +158,16 @@ export class Stream implements AsyncIterableIterator<Event> {
 
   async #ask(question: ConsentEvent, ask: (question: ConsentEvent) => boolean | Promise<boolean>): Promise<void> {
     let yes = false;
+    const control = this.#control;
+    // A dialog may stay open for ever; who cancels or closes does not wait for it.
+    const left = new Promise<false>((resolve) => (control.unask = () => resolve(false)));
+    if (control.isCancelled) control.unask?.();
     try {
-      yes = (await ask(question)) === true;
+      const asked = (async () => ask(question))();
+      asked.catch(() => {});
+      yes = (await Promise.race([asked, left])) === true;
     } finally {
+      control.unask = undefined;
       // Where it was cancelled meanwhile, nothing is asked any more.
       await this.consent(yes).catch(() => {});
     }
@@ -167,9 +181,10 @@ export class Stream implements AsyncIterableIterator<Event> {
     return { done: false, value };
   }
 
-  #handle(): Handle {
-    if (this.#control.held === undefined) throw new CactusError("handle", "the stream was closed");
-    return this.#control.held.handle;
+  #held(): Held {
+    const held = this.#control.held;
+    if (held === undefined || !isCurrent(held.of)) throw new CactusError("handle", "the stream was closed");
+    return held;
   }
 
   /** Closes the request of the library. */
@@ -178,7 +193,7 @@ export class Stream implements AsyncIterableIterator<Event> {
     this.#control.held = undefined;
     if (held !== undefined) {
       spare(held);
-      this.#closing = calling(() => held.close(held.handle)).then(() => {});
+      this.#closing = calling(() => held.close(held.of, held.handle)).then(() => {});
       this.#closing.catch(() => {});
     }
     return this.#closing ?? Promise.resolve();
@@ -204,7 +219,8 @@ export class Stream implements AsyncIterableIterator<Event> {
 
   /** Answers the event `consent`: whether what it lists may leave this machine. Going on without an answer is a no. */
   async consent(yes: boolean): Promise<void> {
-    await calling(() => native().requestConsent(this.#handle(), yes));
+    const { of, handle } = this.#held();
+    await calling(() => of.requestConsent(handle, yes));
   }
 
   /** Reads what is left, and gives the whole answer. Throws how the request failed. */

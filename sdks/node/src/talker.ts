@@ -1,8 +1,8 @@
 // What models and conversations have in common: they answer.
 
 import { CactusError, calling, wrong } from "./errors.ts";
-import { abortable, Closable, type Signal } from "./lifetime.ts";
-import { type Handle, native } from "./native.ts";
+import { abortable, Closable, keepAlive, type Signal } from "./lifetime.ts";
+import type { Handle } from "./native.ts";
 import { type Infer, jsonSchemaOf, parsed, type Schema, valueOf } from "./schema.ts";
 import { Stream, type StreamOptions } from "./stream.ts";
 import { answerToCall, descriptionOf, type Tool, type ToolOptions } from "./tools.ts";
@@ -34,13 +34,15 @@ export abstract class Talker extends Closable {
       return this.#heard(asked, options);
     }
     if (options.signal?.aborted === true) return abortable(options.signal, () => {}, () => Promise.reject(new Error()));
-    const request = await calling(() => this.begin(asked));
+    const { of } = this.held;
+    const request = await this.begin(asked);
     try {
-      const stop = () => native().requestCancel(request);
-      const json = await abortable(options.signal, stop, () => native().requestWait(request));
+      const stop = () => of.requestCancel(request);
+      const json = await abortable(options.signal, stop, async () => of.requestWait(request));
       return new Answer(JSON.parse(json));
     } finally {
-      await calling(() => native().requestClose(request));
+      await calling(() => of.requestClose(request));
+      keepAlive(this);
     }
   }
 
@@ -67,14 +69,14 @@ export abstract class Talker extends Closable {
 
   /** Answers, and gives what happens as it happens. It begins at once. */
   stream(asked: Asked, options: StreamOptions = {}): Stream {
-    return new Stream(() => this.begin(asked), options);
+    return new Stream(this, () => this.begin(asked), options);
   }
 
   /** Answers with a value of a schema. The engine lets the model write nothing else. */
   async respondAs<S extends Schema<unknown>>(asked: Asked, schema: S, options: RespondOptions = {}): Promise<Infer<S>> {
     const request: Request = { ...requestOf(asked), schema: jsonSchemaOf(schema) };
     const answer = await this.respond(request, options);
-    return valueOf(schema, parsed(answer.text, answer.json.whole));
+    return valueOf(schema, parsed(answer));
   }
 
   /**
@@ -90,7 +92,7 @@ export abstract class Talker extends Closable {
     for (let round = 0; ; round++) {
       const answer = await this.respond({ ...fields, messages }, rest);
       const calls = answer.toolCalls;
-      if (calls.length === 0 || round === rounds) return answer;
+      if (calls.length === 0 || round === rounds || answer.finishReason === "cancelled") return answer;
       const results: Message[] = [];
       for (const call of calls) {
         results.push({ role: "tool", tool_call_id: call.id, content: await answerToCall(call, tools, { confirm, signal: rest.signal }) });

@@ -1,7 +1,7 @@
 // Tools: functions that a model may ask for.
 
 import { wrong } from "./errors.ts";
-import type { Signal } from "./lifetime.ts";
+import { abortReason, type Signal } from "./lifetime.ts";
 import { type Infer, jsonSchemaOf, type Schema, valueOf } from "./schema.ts";
 import type { ToolCall, ToolDescription } from "./types.ts";
 
@@ -18,7 +18,7 @@ export interface Tool {
 export interface ToolOptions {
   /** Rounds of calls at most. */
   rounds?: number;
-  /** Is asked before each call. Where it gives false, the model is told that the call was refused. */
+  /** Is asked before each call. Where it gives false, the model is told that the call was refused. What it throws ends the answer. */
   confirm?: ((name: string, args: unknown) => boolean | Promise<boolean>) | undefined;
 }
 
@@ -40,7 +40,7 @@ export function descriptionOf(tool: Tool): ToolDescription {
   return { type: "function", function: { name: tool.name, ...description, parameters } };
 }
 
-/** Calls what the model asks for, and gives the text that the model is told. */
+/** Calls what the model asks for, and gives the text that the model is told. Only what was aborted ends the answer. */
 export async function answerToCall(
   call: ToolCall,
   tools: Tool[],
@@ -48,15 +48,39 @@ export async function answerToCall(
 ): Promise<string> {
   const { name } = call.function;
   const tool = tools.find((tool) => tool.name === name);
-  if (tool === undefined) return `error: there is no tool ${name}`;
+  if (tool === undefined) return `error: there is no tool \`${name}\``;
+  const given = objectOf(call.function.arguments);
+  if (given === undefined) return "error: the arguments are no JSON object";
+  const stopped = (): void => {
+    if (signal?.aborted === true) throw abortReason(signal);
+  };
+  const told = (error: unknown): string => {
+    stopped();
+    if (error instanceof Error && error.name === "AbortError") throw error;
+    return `error: ${error instanceof Error ? error.message : String(error)}`;
+  };
+  let args: unknown = given;
   try {
-    const given: unknown = JSON.parse(call.function.arguments === "" ? "{}" : call.function.arguments);
-    const args = tool.parameters === undefined ? given : await valueOf(tool.parameters, given);
-    if (confirm !== undefined && (await confirm(name, args)) !== true) return "The user refused this call.";
+    if (tool.parameters !== undefined) args = await valueOf(tool.parameters, given);
+  } catch (error) {
+    return told(error);
+  }
+  if (confirm !== undefined && (await confirm(name, args)) !== true) return "error: the call was refused";
+  stopped();
+  try {
     const result = await tool.run(args as never, { signal, id: call.id });
     return typeof result === "string" ? result : (JSON.stringify(result) ?? "");
   } catch (error) {
-    if (signal?.aborted === true) throw error;
-    return `error: ${error instanceof Error ? error.message : String(error)}`;
+    return told(error);
+  }
+}
+
+/** The object that a text is, if it is one. */
+function objectOf(text: string): object | undefined {
+  try {
+    const value: unknown = JSON.parse(text === "" ? "{}" : text);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
   }
 }

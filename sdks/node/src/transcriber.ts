@@ -1,8 +1,7 @@
 // Models that hear, and models that find speech.
 
 import { calling, wrong } from "./errors.ts";
-import { abortable, Closable, type Held, type Signal } from "./lifetime.ts";
-import { native } from "./native.ts";
+import { abortable, Closable, type Held, opened, type Signal } from "./lifetime.ts";
 import type { PolicyOptions } from "./model.ts";
 import { type Path, pathOf } from "./paths.ts";
 
@@ -94,15 +93,14 @@ export class Transcriber extends Closable {
   /** Loads the bundle in a folder: Whisper, Parakeet or Moonshine, or Silero VAD. */
   static async load(bundle: Path): Promise<Transcriber> {
     const path = pathOf(bundle, "bundle");
-    const handle = await calling(() => native().init(path, null, false));
-    return new Transcriber("transcriber", { handle, close: (handle) => native().destroy(handle) });
+    return new Transcriber("transcriber", await opened((of) => of.init(path, null, false), (of, model) => of.destroy(model)));
   }
 
   /** Writes down what is said. */
   async transcribe(sound: Sound, options: TranscribeOptions = {}): Promise<Transcript> {
     const { prompt = null, onText, signal, ...rest } = options;
     const { file, pcm } = soundOf(sound);
-    const handle = this.handle;
+    const { of, handle } = this.held;
     let thrown: { error: unknown } | undefined;
     const hear = (text: string): void => {
       try {
@@ -111,8 +109,8 @@ export class Transcriber extends Closable {
         thrown = { error };
       }
     };
-    const stop = () => native().stop(handle);
-    const work = () => native().transcribe(handle, file, prompt, JSON.stringify(rest), onText === undefined ? null : hear, pcm);
+    const stop = () => of.stop(handle);
+    const work = () => this.call((of, model) => of.transcribe(model, file, prompt, JSON.stringify(rest), onText === undefined ? null : hear, pcm));
     const json = await abortable(signal, stop, work);
     if (thrown !== undefined) throw thrown.error;
     return JSON.parse(json);
@@ -121,25 +119,25 @@ export class Transcriber extends Closable {
   /** Finds out which language is spoken at the beginning. */
   async detectLanguage(sound: Sound, options: { [name: string]: unknown } = {}): Promise<{ language: string; confidence: number; entropy: number; [name: string]: unknown }> {
     const { file, pcm } = soundOf(sound);
-    return JSON.parse(await calling(() => native().detectLanguage(this.handle, file, JSON.stringify(options), pcm)));
+    return JSON.parse(await this.call((of, model) => of.detectLanguage(model, file, JSON.stringify(options), pcm)));
   }
 
   /** Where somebody speaks, in samples; of a model that finds speech. Options are those of Silero's `get_speech_timestamps`. */
   async speech(sound: Sound, options: { [name: string]: unknown } = {}): Promise<{ segments: { start: number; end: number }[]; [name: string]: unknown }> {
     const { file, pcm } = soundOf(sound);
-    return JSON.parse(await calling(() => native().vad(this.handle, file, JSON.stringify(options), pcm)));
+    return JSON.parse(await this.call((of, model) => of.vad(model, file, JSON.stringify(options), pcm)));
   }
 
   /** Begins to listen to live speech. A second model finds speech: the option `vad` names its folder. */
   async live(options: LiveOptions = {}): Promise<LiveTranscription> {
-    const handle = await calling(() => native().streamTranscribeStart(this.handle, JSON.stringify(options)));
-    return new LiveTranscription({ handle, close: (handle) => native().streamTranscribeStop(handle, false) });
+    const open = () => this.call((of, model) => of.streamTranscribeStart(model, JSON.stringify(options)));
+    return new LiveTranscription(await opened(open, (of, live) => of.streamTranscribeStop(live, false), this));
   }
 
   /** Who else may hear what is doubtful. With both null, nobody. */
   async setPolicy(policy: string | null, options?: PolicyOptions | null): Promise<void> {
     const json = options === undefined || options === null ? null : JSON.stringify(options);
-    await calling(() => native().modelSetPolicy(this.handle, policy, json));
+    await this.call((of, model) => of.modelSetPolicy(model, policy, json));
   }
 }
 
@@ -157,7 +155,7 @@ export class LiveTranscription extends Closable {
   /** Takes the next samples, as many as there are. */
   push(pcm: Pcm): Promise<LiveResult> {
     // Threads overtake each other; sound must not.
-    const push = async () => JSON.parse(await calling(() => native().streamTranscribeProcess(this.handle, bytes))) as LiveResult;
+    const push = async () => JSON.parse(await this.call((of, live) => of.streamTranscribeProcess(live, bytes))) as LiveResult;
     const bytes = bytesOf(pcm).slice();
     const pushed = this.#last.then(push, push);
     this.#last = pushed.catch(() => {});
@@ -167,7 +165,7 @@ export class LiveTranscription extends Closable {
   /** Makes final what was said last, and closes it. */
   async finish(): Promise<LiveResult> {
     await this.#last;
-    void this.handle;
+    void this.held;
     this.#finish = true;
     await this.close();
     return JSON.parse(this.#finished!);
@@ -176,7 +174,7 @@ export class LiveTranscription extends Closable {
   protected override async closing(held: Held): Promise<void> {
     const finish = this.#finish;
     if (!finish) await this.#last;
-    this.#finished = await calling(() => native().streamTranscribeStop(held.handle, finish));
+    this.#finished = await calling(() => held.of.streamTranscribeStop(held.handle, finish));
   }
 }
 

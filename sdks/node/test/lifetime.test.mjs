@@ -8,8 +8,8 @@ import process from "node:process";
 import test from "node:test";
 import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
-import { Model } from "../dist/node.mjs";
-import { assertContract, chat, chatBundle, eventsOf, long, sleep } from "./support.mjs";
+import { Index, Model } from "../dist/node.mjs";
+import { assertContract, chat, chatBundle, eventsOf, folder, kind, long, sleep } from "./support.mjs";
 
 const rounds = Number(process.env.CACTUS_SOAK ?? 100);
 const run = promisify(execFile);
@@ -146,6 +146,60 @@ test("what is forgotten is closed by the collector", { timeout: 120_000, skip: p
     await model.close();`;
   const { stdout } = await inChild(code, "--expose-gc");
   assert.deepEqual(JSON.parse(stdout), { wereMore: true, models: 1, left: 0, wereCancelled: true });
+});
+
+test("what answers is not closed while an answer or a conversation needs it", { timeout: 120_000 }, async () => {
+  const code = `
+    let over = false;
+    const load = () => Model.load(path, { context_tokens: 2048, threads: 1 });
+    const request = ${JSON.stringify(long(1000))};
+    async function streams() { return (await load()).stream(request); }
+    async function answers() { return (await (await load()).respond(request)).finishReason; }
+    async function talks() { return (await load()).session(); }
+    async function reads() {
+      const stream = await streams();
+      await new Promise((done) => setTimeout(done, 300));
+      let last;
+      for await (const { event } of stream) last = event;
+      return last;
+    }
+    async function says() {
+      const session = await talks();
+      await new Promise((done) => setTimeout(done, 300));
+      return (await session.respond({ messages: [{ role: "user", content: "x" }], options: request.options })).finishReason;
+    }
+    const all = Promise.all([reads(), answers(), says()]).finally(() => (over = true));
+    while (!over) { gc(); await new Promise((done) => setTimeout(done, 5)); }
+    console.log(JSON.stringify(await all));`;
+  const { stdout } = await inChild(code, "--expose-gc");
+  assert.deepEqual(JSON.parse(stdout), ["done", "length", "length"]);
+});
+
+test("closing a conversation waits for its request, and closing an index for its calls", async (t) => {
+  const model = await chat(t);
+  const session = await model.session();
+  const stream = session.stream({ messages: [{ role: "user", content: "x" }], options: long(3000).options });
+  await stream.next();
+  await session.close();
+  const { requests } = await model.info();
+  assert.equal(requests.running + requests.waiting, 0, JSON.stringify(requests));
+  assert.equal((await eventsOf(stream)).at(-1).event, "cancelled");
+  // One that is closed while it begins, too.
+  const other = await model.session();
+  const begun = other.stream("x");
+  await other.close();
+  const after = (await model.info()).requests;
+  assert.equal(after.running + after.waiting, 0, JSON.stringify(after));
+  await begun.close();
+
+  const index = await Index.open(folder(), 64);
+  const entries = Array.from({ length: 2000 }, (_, id) => ({ id, document: "x".repeat(200), vector: new Float32Array(64).fill(1 + id) }));
+  let added = false;
+  const adding = index.add(entries).then(() => (added = true));
+  await index.close();
+  assert.ok(added, "the index was closed before");
+  await adding;
+  await assert.rejects(index.get([1]), kind("handle"));
 });
 
 test("a worker that is stopped while streams run leaves nothing open", { timeout: 120_000 }, async () => {

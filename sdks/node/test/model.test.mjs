@@ -1,6 +1,7 @@
 // Models, conversations, tools and values.
 
 import assert from "node:assert/strict";
+import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 import test from "node:test";
 import { z } from "zod";
@@ -30,6 +31,12 @@ test("progress is told, stops where it gives false or is aborted, and passes on 
   const steps = [];
   const path = await prepare(source, { cache: folder(), offline: true, onProgress: (step) => void steps.push(step) });
   assert.ok(path.length > 0 && steps.some((step) => step.stage === "converting"), JSON.stringify(steps));
+  const stages = [];
+  await assert.rejects(prepare(source, { cache: folder(), offline: true, onProgress: ({ stage }) => (stages.push(stage), false) }), kind("cancelled"));
+  // Nothing is told any more to whom it was refused.
+  assert.equal(stages.length, 1, JSON.stringify(stages));
+  // What is there too soon to be stopped is closed.
+  await assert.rejects(Model.load(path, { context_tokens: 64, onProgress: ({ stage }) => stage !== "loading" }), kind("cancelled"));
   const abort = new AbortController();
   const aborted = Model.load(source, { cache: folder(), offline: true, signal: abort.signal, onProgress: () => abort.abort(new Error("stop")) });
   await assert.rejects(aborted, /stop/);
@@ -117,15 +124,46 @@ test("tools are called for at most so many rounds, by a model and by a conversat
   await session.respondWithTools({ ...asked }, [weather(calls)], { rounds: 1, confirm: () => false });
   assert.equal(calls.length, 2, "nobody called what was refused");
   const told = (await session.messages()).filter((message) => message.role === "tool");
-  assert.match(told[0].content, /refused/);
+  assert.equal(told[0].content, "error: the call was refused");
   await session.close();
   const fails = { ...weather([]), run: () => Promise.reject(new Error("no network")) };
   const spoken = await model.session();
   await spoken.respondWithTools({ ...asked }, [fails], { rounds: 1 });
-  assert.match((await spoken.messages()).find((message) => message.role === "tool").content, /no network/);
+  assert.equal((await spoken.messages()).find((message) => message.role === "tool").content, "error: no network");
   await spoken.close();
+  const aborts = { ...weather([]), run: () => Promise.reject(new DOMException("no more", "AbortError")) };
+  await assert.rejects(model.respondWithTools(asked, [aborts]), { name: "AbortError" });
+  await assert.rejects(model.respondWithTools(asked, [weather([])], { confirm: () => Promise.reject(new Error("no dialog")) }), /no dialog/);
+  const abort = new AbortController();
+  const stops = { ...weather([]), run: () => abort.abort(new Error("enough")) };
+  await assert.rejects(model.respondWithTools(asked, [stops], { signal: abort.signal }), /enough/);
   await assert.rejects(model.respondWithTools({ prompt: "x" }, [weather([])]), kind("argument"));
   await assert.rejects(model.respondWithTools("x", [{ name: "x" }]), kind("argument"));
+});
+
+test("what goes wrong with a call is told to the model, word by word", async () => {
+  const { answerToCall } = createRequire(import.meta.url)("../dist/tools.js");
+  const told = (name, args, confirm) => answerToCall({ id: "1", type: "function", function: { name, arguments: args } }, [echo], { confirm, signal: undefined });
+  const echo = { name: "echo", run: (args) => args };
+  assert.equal(await told("echo", '{"a":1}'), '{"a":1}');
+  assert.equal(await told("echo", ""), "{}");
+  assert.equal(await told("other", "{}"), "error: there is no tool `other`");
+  for (const text of ["[]", "5", "null", '"x"', '{"a":']) assert.equal(await told("echo", text), "error: the arguments are no JSON object");
+  assert.equal(await told("echo", "{}", () => false), "error: the call was refused");
+});
+
+test("an answer that was cancelled calls no tool", async (t) => {
+  const model = await chat(t, { context_tokens: 2048 });
+  const calls = [];
+  const { respond } = model;
+  const asks = { id: "1", type: "function", function: { name: "weather", arguments: '{"city":"Rome"}' } };
+  t.mock.method(model, "respond", async (...given) => {
+    const answer = await respond.apply(model, given);
+    Object.assign(answer.json, { finish_reason: "cancelled", message: { ...answer.json.message, tool_calls: [asks] } });
+    return answer;
+  });
+  const answer = await model.respondWithTools({ ...asked, options: { max_tokens: 4 } }, [weather(calls)]);
+  assert.deepEqual([answer.finishReason, calls], ["cancelled", []]);
 });
 
 test("answers are values of a schema: JSON Schema, zod, and a function that parses", async (t) => {
@@ -141,7 +179,7 @@ test("answers are values of a schema: JSON Schema, zod, and a function that pars
   assert.equal(parsed.parsed, true);
   const never = z.strictObject({ name: z.enum(["Ada", "Bob"]) }).refine(() => false, "never right");
   await assert.rejects(model.respondAs(request, never), /never right/);
-  await assert.rejects(model.respondAs({ ...request, options: { max_tokens: 2 } }, json), kind("cancelled"));
+  await assert.rejects(model.respondAs({ ...request, options: { max_tokens: 2 } }, json), (error) => kind("cancelled")(error) && /`length`/.test(error.message));
   await assert.rejects(model.respondAs(request, 5), kind("argument"));
   const bare = { "~standard": { version: 1, vendor: "bare", validate: (value) => ({ value }) } };
   await assert.rejects(model.respondAs(request, bare), /bare/);

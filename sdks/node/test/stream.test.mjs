@@ -185,6 +185,28 @@ test("nothing leaves without a yes", async (t) => {
   const thrown = model.stream("hello", { onConsent: () => Promise.reject(new Error("no dialog")) });
   await assert.rejects(eventsOf(thrown), /no dialog/);
   await thrown.close();
+  // Whoever cancels or closes does not wait for a dialog.
+  let asks;
+  const asking = () => new Promise((resolve) => (asks = resolve));
+  const never = () => (asks(), new Promise(() => {}));
+  for (const leave of ["cancel", "close", "return"]) {
+    const asked = asking();
+    const stream = model.stream("hello", { onConsent: never });
+    const reading = eventsOf(stream).catch((error) => [error]);
+    await asked;
+    await stream[leave]();
+    const events = await reading;
+    if (leave === "cancel") assertContract(events);
+    // Whoever closed or left it hears nothing more.
+    else assert.ok(events.length === 0 || (events[0].kind === "handle" && leave === "close"), JSON.stringify(events));
+    await stream.close();
+  }
+  const abort = new AbortController();
+  const aborted = asking();
+  const stopped = model.respond("hello", { onConsent: never, signal: abort.signal });
+  await aborted;
+  abort.abort(new Error("gone"));
+  await assert.rejects(stopped, /gone/);
   await assert.rejects(model.setPolicy("version = 1\nhandof = 1\n", { state: options.state }), kind("argument"));
   await model.setPolicy(null, null);
   assert.equal((await model.respond("hello")).route, undefined);
