@@ -179,11 +179,13 @@ class Case {
         parameters,
         run(args) {
           calls.push([name, args]);
+          if (step.throws?.includes(name)) throw new Error(step.results[name]);
           return step.results[name];
         },
       }),
     );
-    const answer = await on.respondWithTools(request, named, { rounds: step.most });
+    const confirm = (name) => !(step.refuse ?? []).includes(name);
+    const answer = await on.respondWithTools(request, named, { rounds: step.most, confirm });
     return { answer: answer.json, calls };
   }
 

@@ -51,6 +51,8 @@ async function target() {
 
 const chat = await chatBundle();
 const { server, address } = await target();
+const sees = await bundle("seeing/smolvlm");
+const answers = [];
 const table = [
   ["01-install", [chat], /ABI 1\n[^]*tokens of context/],
   ["02-chat", [chat], /tokens, \w+\n[^]*5 messages/],
@@ -58,7 +60,8 @@ const table = [
   ["04-cancel", [chat], /cancelled after \d+ tokens\nleft\nAbortError\nclosed/],
   ["05-tools", [chat], /calls weather .*\ncalls weather .*\ntool_calls/],
   ["06-structured", [chat], /^(Ada|Bob) \d+\n\1 \(\d+\)/],
-  ["07-picture-or-sound", [await bundle("seeing/smolvlm"), join(golden, "pictures/files/rgb.png")], /./],
+  ["07-picture-or-sound", [sees, join(golden, "pictures/files/rgb.png")], /./],
+  ["07-picture-or-sound", [sees, join(golden, "pictures/files/wide.png")], /./],
   ["08-transcribe", [await bundle("speech/whisper"), wave(), await detector()], /segments, en\n(certain.*\n){3}the end/],
   ["09-embed-and-search", [await bundle("embedding/bert")], /^-?\d\.\d{3} .*\n-?\d\.\d{3} .*\n$/],
   ["10-offline-and-lifecycle", [chat], /can be used\nthe same answer\nhandle/],
@@ -69,6 +72,8 @@ const env = { ...process.env, STATE: folder() };
 for (const [name, args, expected] of table) {
   const { stdout, stderr } = await run(host[0], [...host.slice(1), join(examples, `${name}.mjs`), ...args], { env, timeout: 60_000 });
   assert.match(stdout, expected, `${name}: ${stdout}${stderr}`);
+  if (args[0] === sees) answers.push(stdout);
   console.log(`ok: ${name}`);
 }
+assert.equal(new Set(answers).size, 2, `the same answer to two pictures: ${answers[0]}`);
 server.close();
