@@ -33,6 +33,15 @@ export function isCurrent(of: Native): boolean {
   }
 }
 
+/** What closing `held` gives; nothing where its host has ended, as that closes everything. */
+export async function unlessEnded(held: Held, closing: Promise<unknown>): Promise<void> {
+  try {
+    await closing;
+  } catch (thrown) {
+    if (isCurrent(held.of)) throw thrown;
+  }
+}
+
 function closeForgotten(held: Held): void {
   // Nobody is there to hear of an error.
   void calling(() => held.close(held.of, held.handle)).catch(() => {});
@@ -99,7 +108,7 @@ export abstract class Closable {
       const held = this.#held;
       this.#held = undefined;
       spare(held);
-      this.#closing = this.closing(held);
+      this.#closing = unlessEnded(held, this.closing(held));
     }
     return this.#closing ?? Promise.resolve();
   }

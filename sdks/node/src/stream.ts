@@ -4,7 +4,7 @@
 // who is asked for consent is not passed over. Iterators are made by hand: bare Hermes knows no asynchronous generators.
 
 import { CactusError, calling, understood } from "./errors.ts";
-import { ASYNC_DISPOSE, DISPOSE, type Held, isCurrent, keep, onAbort, opened, type Signal, spare } from "./lifetime.ts";
+import { ASYNC_DISPOSE, DISPOSE, type Held, isCurrent, keep, onAbort, opened, type Signal, spare, unlessEnded } from "./lifetime.ts";
 import type { Handle } from "./native.ts";
 import { type Answer, answerOf, type ConsentEvent, type EndEvent, type Event, type FailedEvent, isLast } from "./types.ts";
 
@@ -193,7 +193,7 @@ export class Stream implements AsyncIterableIterator<Event> {
     this.#control.held = undefined;
     if (held !== undefined) {
       spare(held);
-      this.#closing = calling(() => held.close(held.of, held.handle)).then(() => {});
+      this.#closing = unlessEnded(held, calling(() => held.close(held.of, held.handle)));
       this.#closing.catch(() => {});
     }
     return this.#closing ?? Promise.resolve();

@@ -1,6 +1,6 @@
 // Models that hear, and models that find speech.
 
-import { calling, wrong } from "./errors.ts";
+import { CactusError, calling, wrong } from "./errors.ts";
 import { abortable, Closable, type Held, opened, type Signal } from "./lifetime.ts";
 import type { PolicyOptions } from "./model.ts";
 import { type Path, pathOf } from "./paths.ts";
@@ -168,7 +168,8 @@ export class LiveTranscription extends Closable {
     void this.held;
     this.#finish = true;
     await this.close();
-    return JSON.parse(this.#finished!);
+    if (this.#finished === undefined) throw new CactusError("handle", "the live transcription was closed");
+    return JSON.parse(this.#finished);
   }
 
   protected override async closing(held: Held): Promise<void> {
