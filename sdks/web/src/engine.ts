@@ -7,6 +7,8 @@ import { Failure, Library } from "./library.ts";
 /** What the host asks of the worker. A function among the arguments is its place in `callbacks`. */
 export type Asked =
   | { id: number; call: "start"; module: WebAssembly.Module }
+  /** What a function that was called back says: whether to go on. */
+  | { id: number; goesOn: boolean }
   | { id: number; call: string; given: unknown[]; callbacks: number[] };
 
 /** What the worker answers. */
@@ -17,12 +19,14 @@ export type Answered =
 
 /** Where bundles come from. It makes what a name means visible to the library, and says under which path. */
 export interface Sources {
-  /** Stops with an error of the kind `cancelled` where `tell` says false. */
-  open(library: Library, name: string, options: SourceOptions, tell: Tell): Promise<string>;
-  /** Nobody needs what was opened as `path` any more. */
+  /** Each path that is given has to be closed. Stops soon after `heard` was aborted, with its error. */
+  open(library: Library, name: string, options: SourceOptions, heard: Heard): Promise<string>;
+  /** Nobody needs what was opened or shown as `path` any more. */
   close(library: Library, path: string): Promise<void>;
-  /** Everything that the library may be told to read is visible, as `path`. */
+  /** Makes visible what a call reads, and says under which path. That has to be closed. */
   show(library: Library, path: string): Promise<string>;
+  /** What `open` takes for a path that it gave. */
+  nameOf(path: string): string;
   /** Where bundles are kept: which there are, and away with one. */
   listBundles?(): Promise<unknown>;
   removeBundle?(name: string): Promise<void>;
@@ -35,7 +39,51 @@ export interface SourceOptions {
   reconvert?: boolean;
 }
 
-export type Tell = (stage: string, what: string, done: number, total: number) => void;
+/** Milliseconds after which a load that has nothing to say asks whether to go on. */
+const ASK_EVERY = 250;
+
+/** What hears of the progress of a load, and may stop it. */
+export class Heard {
+  readonly #hear: ((...given: unknown[]) => void) | null;
+  readonly #stop = new AbortController();
+  #last: unknown[] | undefined;
+  /** Words that nobody has answered yet, and who waits for that. */
+  #unanswered = 0;
+  #waiting: (() => void)[] = [];
+
+  constructor(hear: ((...given: unknown[]) => void) | null) {
+    this.#hear = hear;
+  }
+
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  tell(stage: string, what: string, done: number, total: number): void {
+    if (this.#hear === null || this.signal.aborted) return;
+    this.#last = [stage, what, done, total];
+    this.#unanswered++;
+    this.#hear(...this.#last);
+  }
+
+  /** Tells the last word again where nobody has to answer one: a server that says nothing must not keep a load from being stopped. */
+  ask(): void {
+    if (this.#unanswered === 0 && this.#last !== undefined) this.tell(...(this.#last as [string, string, number, number]));
+  }
+
+  answered(goesOn: boolean): void {
+    this.#unanswered--;
+    if (!goesOn) this.#stop.abort(new Failure(-11, "cancelled", "the load was stopped"));
+    if (this.#unanswered > 0 && goesOn) return;
+    for (const go of this.#waiting.splice(0)) go();
+  }
+
+  /** Waits for the answers to what was told. Throws where one of them was to stop. */
+  async goesOn(): Promise<void> {
+    if (this.#unanswered > 0 && !this.signal.aborted) await new Promise<void>((go) => this.#waiting.push(go));
+    this.signal.throwIfAborted();
+  }
+}
 
 /** Options of `modelLoad` that say how a bundle is got. */
 const SOURCE_OPTIONS = ["bits", "calibrate", "reconvert", "offline", "token", "cache"];
@@ -50,7 +98,11 @@ export class Engine {
   readonly #turn: Turn;
   readonly #root: () => Folder;
   /** Paths of models by handle, to be let go with them. */
-  #paths = new Map<Handle, string>();
+  #paths = new Map<Handle, string[]>();
+  /** Loads under way, by the message that asked for them. */
+  #loads = new Map<number, Heard>();
+  /** Events that came while somebody waited for the end of a request, and nobody has asked for yet. */
+  #events = new Map<Handle, string[]>();
 
   constructor(sources: Sources, answer: (answered: Answered, transfer?: Transferable[]) => void, turn: Turn, root: () => Folder = () => new Folder()) {
     this.#sources = sources;
@@ -62,8 +114,12 @@ export class Engine {
   /** Does what a message asks. */
   async take(asked: Asked): Promise<void> {
     const { id } = asked;
+    if ("goesOn" in asked) {
+      this.#loads.get(id)?.answered(asked.goesOn);
+      return;
+    }
     try {
-      const gives = "module" in asked ? await this.#start(asked.module) : await this.#call(asked.call, this.#restored(id, asked));
+      const gives = "module" in asked ? await this.#start(asked.module) : await this.#call(id, asked.call, this.#restored(id, asked));
       const transfer = gives instanceof Float32Array || gives instanceof Uint32Array ? [gives.buffer as ArrayBuffer] : [];
       this.#answer({ id, gives }, transfer);
     } catch (thrown) {
@@ -85,19 +141,27 @@ export class Engine {
     });
   }
 
-  async #call(name: string, given: unknown[]): Promise<unknown> {
+  async #call(id: number, name: string, given: unknown[]): Promise<unknown> {
     const library = this.#library;
     if (library === undefined) throw new Failure(-1, "internal", "the engine was not started");
     switch (name) {
       case "requestNext":
         return this.#next(library, given[0] as Handle, given[1] as number);
+      case "requestWait":
+        return this.#wait(library, given[0] as Handle);
+      case "requestClose":
+        this.#events.delete(given[0] as Handle);
+        break;
       case "modelLoad":
       case "modelPrepare":
-        return this.#load(library, name, given);
+        return this.#load(library, id, name, given);
       case "init": {
-        const path = await this.#sources.open(library, given[0] as string, {}, () => {});
-        const corpus = given[1] === null ? null : await this.#sources.show(library, given[1] as string);
-        return this.#opened(library, path, () => library.calls.init(path, corpus, given[2] as boolean));
+        const path = await this.#sources.open(library, given[0] as string, {}, new Heard(null));
+        return this.#opened(library, [path], async (paths) => {
+          const corpus = given[1] === null ? null : await this.#sources.show(library, given[1] as string);
+          if (corpus !== null) paths.push(corpus);
+          return library.calls.init(path, corpus, given[2] as boolean);
+        });
       }
       case "modelClose":
       case "destroy": {
@@ -105,16 +169,16 @@ export class Engine {
         await this.#closed(library, given[0] as Handle);
         return undefined;
       }
-      case "checkBundle": {
-        const path = await this.#sources.show(library, given[0] as string);
-        return library.calls.checkBundle(path, given[1] as boolean);
-      }
+      case "checkBundle":
+        return this.#shown(library, given[0] as string, (path) => library.calls.checkBundle(path, given[1] as boolean));
       case "transcribe":
       case "detectLanguage":
       case "vad":
-      case "imageEmbed":
-        if (typeof given[1] === "string") given[1] = await this.#sources.show(library, given[1]);
-        break;
+      case "imageEmbed": {
+        const call = library.calls[name] as (...given: unknown[]) => unknown;
+        if (typeof given[1] !== "string") break;
+        return this.#shown(library, given[1], (path) => call(given[0], path, ...given.slice(2)));
+      }
       case "memoryBytes":
         return library.memoryBytes;
       case "putFile":
@@ -132,48 +196,90 @@ export class Engine {
     return call(...given);
   }
 
-  async #load(library: Library, name: "modelLoad" | "modelPrepare", given: unknown[]): Promise<unknown> {
-    const [source, text, hears] = given as [string, string | null, ((...given: unknown[]) => void) | null];
-    const options = (text === null ? {} : JSON.parse(text)) as { [name: string]: unknown };
-    const tell: Tell = (stage, what, done, total) => hears?.(stage, what, done, total);
-    const how: SourceOptions = {};
-    if (typeof options["cache"] === "string") how.cache = options["cache"];
-    if (options["offline"] === true) how.offline = true;
-    if (options["reconvert"] === true) how.reconvert = true;
-    const path = await this.#sources.open(library, source, how, tell);
-    if (name === "modelPrepare") {
+  /** Makes a call with a file that is visible as long as it lasts. */
+  async #shown<T>(library: Library, name: string, call: (path: string) => T): Promise<T> {
+    const path = await this.#sources.show(library, name);
+    try {
+      return call(path);
+    } finally {
       await this.#sources.close(library, path);
-      return path;
     }
-    // The library of this build gets no bundles, and so knows nothing of how.
-    const rest = Object.fromEntries(Object.entries(options).filter(([name]) => !SOURCE_OPTIONS.includes(name)));
-    tell("loading", source, 0, 0);
-    return this.#opened(library, path, () => library.calls.modelLoad(path, JSON.stringify(rest), null));
   }
 
-  async #opened(library: Library, path: string, open: () => Handle): Promise<Handle> {
+  async #load(library: Library, id: number, name: "modelLoad" | "modelPrepare", given: unknown[]): Promise<unknown> {
+    const [source, text, hears] = given as [string, string | null, ((...given: unknown[]) => void) | null];
+    const heard = new Heard(hears);
+    this.#loads.set(id, heard);
+    const asking = setInterval(() => heard.ask(), ASK_EVERY);
     try {
-      const handle = open();
-      this.#paths.set(handle, path);
+      const options = (text === null ? {} : JSON.parse(text)) as { [name: string]: unknown };
+      const how: SourceOptions = {};
+      if (typeof options["cache"] === "string") how.cache = options["cache"];
+      if (options["offline"] === true) how.offline = true;
+      if (options["reconvert"] === true) how.reconvert = true;
+      const path = await this.#sources.open(library, source, how, heard);
+      if (name === "modelPrepare") {
+        const kept = this.#sources.nameOf(path);
+        await this.#sources.close(library, path);
+        return kept;
+      }
+      return await this.#opened(library, [path], async () => {
+        heard.tell("loading", source, 0, 1);
+        // What follows is computed as a whole.
+        await heard.goesOn();
+        // The library of this build gets no bundles, and so knows nothing of how.
+        const rest = Object.fromEntries(Object.entries(options).filter(([name]) => !SOURCE_OPTIONS.includes(name)));
+        const model = library.calls.modelLoad(path, JSON.stringify(rest), null);
+        heard.tell("loading", source, 1, 1);
+        return model;
+      });
+    } finally {
+      clearInterval(asking);
+      this.#loads.delete(id);
+    }
+  }
+
+  /** Opens a model of paths, which are let go with it. */
+  async #opened(library: Library, paths: string[], open: (paths: string[]) => Promise<Handle>): Promise<Handle> {
+    try {
+      const handle = await open(paths);
+      this.#paths.set(handle, paths);
       return handle;
     } catch (thrown) {
-      await this.#sources.close(library, path);
+      for (const path of paths) await this.#sources.close(library, path);
       throw thrown;
     }
   }
 
   async #closed(library: Library, handle: Handle): Promise<void> {
-    const path = this.#paths.get(handle);
+    const paths = this.#paths.get(handle) ?? [];
     this.#paths.delete(handle);
-    if (path !== undefined) await this.#sources.close(library, path);
+    for (const path of paths) await this.#sources.close(library, path);
   }
 
   /** Events of a request as they come: pass after pass, with a look at the messages in between. */
   async #next(library: Library, request: Handle, timeout: number): Promise<string> {
     const deadline = timeout < 0 ? Infinity : performance.now() + timeout;
     for (;;) {
+      const before = this.#events.get(request);
+      if (before !== undefined) {
+        this.#events.delete(request);
+        return `[${before.join(",")}]`;
+      }
       const { events, over } = library.requestStep(request);
-      if (events !== "[]" || over || performance.now() >= deadline) return events;
+      if (events.length > 0 || over || performance.now() >= deadline) return `[${events.join(",")}]`;
+      await this.#turn();
+    }
+  }
+
+  /** The result of a request, as `#next` gets there. Its events are kept for who asks for them. */
+  async #wait(library: Library, request: Handle): Promise<string> {
+    for (;;) {
+      const { events, over } = library.requestStep(request);
+      const kept = this.#events.get(request);
+      if (kept !== undefined) kept.push(...events);
+      else if (events.length > 0) this.#events.set(request, events);
+      if (over) return library.calls.requestWait(request);
       await this.#turn();
     }
   }

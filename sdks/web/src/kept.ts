@@ -2,7 +2,7 @@
 // and read from there without the network the next time. What was fetched of a file that broke off is not fetched again.
 
 import { type FileBody, parts } from "./files.ts";
-import type { SourceOptions, Sources, Tell } from "./engine.ts";
+import type { Heard, SourceOptions, Sources } from "./engine.ts";
 import { Failure, type Library } from "./library.ts";
 
 const MANIFEST = "components/manifest.json";
@@ -40,8 +40,22 @@ async function handleOf(file: FileSystemFileHandle, mode: "read-only" | "readwri
   try {
     return await opens.createSyncAccessHandle({ mode });
   } catch (thrown) {
-    if ((thrown as DOMException).name !== "NoModificationAllowedError") throw thrown;
-    throw new Failure(-10, "busy", `\`${file.name}\` is in use by another tab`);
+    throw inUse(file.name, thrown);
+  }
+}
+
+/** What another tab has open is busy. Anything else stays what it is. */
+function inUse(name: string, thrown: unknown): unknown {
+  if ((thrown as Error).name !== "NoModificationAllowedError") return thrown;
+  return new Failure(-10, "busy", `\`${name}\` is in use by another tab`);
+}
+
+/** Takes a bundle away, if it is there. */
+async function removed(root: FileSystemDirectoryHandle, key: string, source: string): Promise<void> {
+  try {
+    await root.removeEntry(key, { recursive: true });
+  } catch (thrown) {
+    if ((thrown as Error).name !== "NotFoundError") throw inUse(source, thrown);
   }
 }
 
@@ -80,53 +94,74 @@ function status(address: string, code: number): Failure {
   return new Failure(-13, "fetch", `${address} cannot be fetched: status ${code}`);
 }
 
+/** A bundle that the library sees. */
+interface Open {
+  source: string;
+  /** How often it was opened. */
+  count: number;
+}
+
 export class Kept implements Sources {
-  /** Bundles that are open, and how often. */
-  #open = new Map<string, number>();
+  /** By their paths. */
+  #open = new Map<string, Open>();
   /** What is under way with a bundle: one at a time. */
   #turns = new Map<string, Promise<unknown>>();
 
-  async open(library: Library, name: string, options: SourceOptions, tell: Tell): Promise<string> {
+  async open(library: Library, name: string, options: SourceOptions, heard: Heard): Promise<string> {
     const source = addressOf(name);
     const key = await keyOf(source);
-    const path = `${MOUNT}/${key}`;
-    return this.#inTurn(key, async () => {
-      const open = this.#open.get(key) ?? 0;
-      if (open === 0) {
-        const folder = await this.#fetched(source, key, options, tell);
+    return this.#inTurn(key, heard, async () => {
+      if (options.reconvert === true && this.#open.has(pathOf(key))) throw new Failure(-10, "busy", `${source} is loaded; close its models first`);
+      return this.#opened(library, key, source, async (path) => {
+        const folder = await this.#fetched(source, key, options, heard);
         await mount(library, folder, path);
-        try {
-          await this.#check(library, folder, path, source, tell);
-        } catch (thrown) {
-          library.files.remove(path);
-          throw thrown;
-        }
-      }
-      this.#open.set(key, open + 1);
-      return path;
+        await this.#check(library, folder, path, source, heard);
+      });
     });
   }
 
-  async close(library: Library, path: string): Promise<void> {
-    const key = parts(path).pop()!;
-    const open = this.#open.get(key);
-    if (open === undefined) return;
-    if (open > 1) {
-      this.#open.set(key, open - 1);
-    } else {
-      this.#open.delete(key);
-      library.files.remove(path);
+  /** Opens a bundle once more. `see` makes it visible where it is not. */
+  async #opened(library: Library, key: string, source: string, see: (path: string) => Promise<void>): Promise<string> {
+    const path = pathOf(key);
+    const open = this.#open.get(path);
+    if (open !== undefined) {
+      open.count++;
+      return path;
     }
+    try {
+      await see(path);
+    } catch (thrown) {
+      // Also where only a part of it was visible.
+      library.files.remove(path);
+      throw thrown;
+    }
+    this.#open.set(path, { source, count: 1 });
+    return path;
+  }
+
+  async close(library: Library, path: string): Promise<void> {
+    const open = this.#open.get(path);
+    if (open === undefined || --open.count > 0) return;
+    this.#open.delete(path);
+    library.files.remove(path);
   }
 
   async show(library: Library, path: string): Promise<string> {
     // A file that was put there, or a bundle that is kept.
+    const open = this.#open.get(path);
+    if (open !== undefined) open.count++;
     if (library.files.find(path) !== undefined) return path;
-    const key = await keyOf(addressOf(path));
-    const folder = await (await bundles()).getDirectoryHandle(key).catch(() => undefined);
-    if (folder === undefined) return path;
-    if (!this.#open.has(key)) await mount(library, folder, `${MOUNT}/${key}`);
-    return `${MOUNT}/${key}`;
+    const source = addressOf(path);
+    const key = await keyOf(source);
+    return this.#inTurn(key, undefined, async () => {
+      const folder = await (await bundles()).getDirectoryHandle(key).catch(() => undefined);
+      if (folder === undefined) return path;
+      return this.#opened(library, key, source, (path) => mount(library, folder, path));
+    });
+  }
+
+  nameOf(path: string): string {
+    return this.#open.get(path)?.source ?? path;
   }
 
   async listBundles(): Promise<{ source: string; bytes: number; whole: boolean }[]> {
@@ -140,35 +175,56 @@ export class Kept implements Sources {
   }
 
   async removeBundle(name: string): Promise<void> {
-    const key = await keyOf(addressOf(name));
-    if (this.#open.has(key)) throw new Failure(-10, "busy", `${name} is loaded; close its models first`);
-    await (await bundles()).removeEntry(key, { recursive: true }).catch(() => {});
+    const source = addressOf(name);
+    const key = await keyOf(source);
+    return this.#inTurn(key, undefined, async () => {
+      if (this.#open.has(pathOf(key))) throw new Failure(-10, "busy", `${name} is loaded; close its models first`);
+      await removed(await bundles(), key, source);
+    });
   }
 
-  async #inTurn<T>(key: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#turns.get(key) ?? Promise.resolve();
-    const turn = before.then(work, work);
+  /** Does `work` when what is under way with the bundle is done. Whoever is told to stop waits no longer. */
+  async #inTurn<T>(key: string, heard: Heard | undefined, work: () => Promise<T>): Promise<T> {
+    const before = this.#turns.get(key);
+    const begun = async (): Promise<T> => {
+      heard?.signal.throwIfAborted();
+      return work();
+    };
+    const turn = before === undefined ? begun() : before.then(begun, begun);
     this.#turns.set(key, turn);
-    return turn;
+    const over = (): void => {
+      if (this.#turns.get(key) === turn) this.#turns.delete(key);
+    };
+    turn.then(over, over);
+    if (before === undefined || heard === undefined) return turn;
+    // Somebody else fetches it.
+    heard.tell("downloading", "", 0, 0);
+    const { signal } = heard;
+    return new Promise((give, fail) => {
+      const stop = (): void => fail(signal.reason);
+      signal.addEventListener("abort", stop, { once: true });
+      turn.then(give, fail).finally(() => signal.removeEventListener("abort", stop));
+    });
   }
 
   /** The folder of a bundle, with all of its files. */
-  async #fetched(source: string, key: string, options: SourceOptions, tell: Tell): Promise<FileSystemDirectoryHandle> {
+  async #fetched(source: string, key: string, options: SourceOptions, heard: Heard): Promise<FileSystemDirectoryHandle> {
     const root = await bundles();
-    if (options.reconvert === true) await root.removeEntry(key, { recursive: true }).catch(() => {});
+    if (options.reconvert === true) await removed(root, key, source);
     let folder = await root.getDirectoryHandle(key, { create: true });
     const state = await stateOf(folder);
     if (state?.whole === true) return folder;
     if (options.offline === true) throw new Failure(-17, "offline", `${source} is not on this device, and the network is turned off`);
-    const manifest = await fetched(source, MANIFEST);
+    heard.tell("downloading", MANIFEST, 0, 0);
+    const manifest = await fetched(source, MANIFEST, heard.signal);
     const { checksum, files } = parsed(manifest, source) as { checksum: string; files: { [path: string]: { bytes: number } } };
     if (state !== undefined && state.checksum !== checksum) {
-      await root.removeEntry(key, { recursive: true });
+      await removed(root, key, source);
       folder = await root.getDirectoryHandle(key, { create: true });
     }
     await put(folder, STATE, new TextEncoder().encode(JSON.stringify({ source, checksum, whole: false } satisfies State)));
     await put(folder, MANIFEST, manifest);
-    const weights = await fetched(source, WEIGHTS);
+    const weights = await fetched(source, WEIGHTS, heard.signal);
     const sizes = new Map(Object.entries(files).map(([path, { bytes }]) => [path, bytes]));
     sizes.delete(WEIGHTS);
     await put(folder, WEIGHTS, weights);
@@ -181,11 +237,12 @@ export class Kept implements Sources {
     const say = (file: string, now: boolean): void => {
       if (!now && performance.now() - told < TELL_EVERY) return;
       told = performance.now();
-      tell("downloading", file, Math.min(done, total), total);
+      heard.tell("downloading", file, Math.min(done, total), total);
     };
     for (const [path, bytes] of sizes) {
       say(path, true);
-      await this.#file(source, folder, path, bytes, (more) => {
+      heard.signal.throwIfAborted();
+      await this.#file(source, folder, path, bytes, heard.signal, (more) => {
         done += more;
         say(path, false);
       });
@@ -195,7 +252,7 @@ export class Kept implements Sources {
   }
 
   /** Fetches what is missing of a file of at least `bytes`. `came` hears how much is there, and how much more. */
-  async #file(source: string, folder: FileSystemDirectoryHandle, path: string, bytes: number, came: (more: number) => void): Promise<void> {
+  async #file(source: string, folder: FileSystemDirectoryHandle, path: string, bytes: number, signal: AbortSignal, came: (more: number) => void): Promise<void> {
     const address = `${source}${path.split("/").map(encodeURIComponent).join("/")}`;
     const handle = await handleOf(await fileAt(folder, path, true), "readwrite");
     try {
@@ -204,7 +261,7 @@ export class Kept implements Sources {
         came(bytes);
         return;
       }
-      const answer = await fetch(address, at > 0 ? { headers: { range: `bytes=${at}-` } } : {});
+      const answer = await fetch(address, { signal, ...(at > 0 ? { headers: { range: `bytes=${at}-` } } : {}) });
       if (!answer.ok) throw status(address, answer.status);
       if (answer.status !== 206) at = 0;
       came(at);
@@ -232,6 +289,8 @@ export class Kept implements Sources {
           came(value.length);
         }
       } finally {
+        // Where it ended too soon, nobody reads the rest.
+        void reader.cancel().catch(() => {});
         // What has come is kept, also where the rest has not.
         flush();
         handle.flush();
@@ -246,14 +305,16 @@ export class Kept implements Sources {
   }
 
   /** Compares all of a new bundle with its checksums. One that is damaged is forgotten. */
-  async #check(library: Library, folder: FileSystemDirectoryHandle, path: string, source: string, tell: Tell): Promise<void> {
+  async #check(library: Library, folder: FileSystemDirectoryHandle, path: string, source: string, heard: Heard): Promise<void> {
     const state = await stateOf(folder);
     if (state?.whole === true) return;
-    tell("checking", source, 0, 0);
+    heard.tell("checking", source, 0, 0);
+    // What follows is computed as a whole.
+    await heard.goesOn();
     const report = JSON.parse(library.calls.checkBundle(path, true)) as { usable: boolean; code: number; kind: Failure["kind"]; message: string };
     if (!report.usable) {
       library.files.remove(path);
-      if (report.kind === "bundle") await (await bundles()).removeEntry(folder.name, { recursive: true });
+      if (report.kind === "bundle") await removed(await bundles(), folder.name, source);
       throw new Failure(report.code, report.kind, `${source}: ${report.message}`);
     }
     await put(folder, STATE, new TextEncoder().encode(JSON.stringify({ ...(state as State), whole: true })));
@@ -277,6 +338,11 @@ async function keyOf(source: string): Promise<string> {
   const hex = Array.from(new Uint8Array(digest).subarray(0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
   const name = parts(new URL(source).pathname).pop() ?? "bundle";
   return `${name.replace(/[^A-Za-z0-9._-]/g, "_")}-${hex}`;
+}
+
+/** Where the library sees a bundle. */
+function pathOf(key: string): string {
+  return `${MOUNT}/${key}`;
 }
 
 async function bundles(): Promise<FileSystemDirectoryHandle> {
@@ -317,15 +383,14 @@ async function bytesOf(folder: FileSystemDirectoryHandle): Promise<number> {
 }
 
 /** A small file of a bundle. */
-async function fetched(source: string, path: string): Promise<Uint8Array> {
-  let answer: Response;
+async function fetched(source: string, path: string, signal: AbortSignal): Promise<Uint8Array> {
   try {
-    answer = await fetch(source + path);
+    const answer = await fetch(source + path, { signal });
+    if (!answer.ok) throw status(source + path, answer.status);
+    return new Uint8Array(await answer.arrayBuffer());
   } catch (thrown) {
     throw failed(source + path, thrown);
   }
-  if (!answer.ok) throw status(source + path, answer.status);
-  return new Uint8Array(await answer.arrayBuffer());
 }
 
 function parsed(bytes: Uint8Array, source: string): unknown {

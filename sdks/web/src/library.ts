@@ -15,8 +15,8 @@ export type Calls = { [N in Exclude<keyof Native, "requestNext">]: Now<Native[N]
 
 type Function = (...given: (number | bigint)[]) => number;
 
-/** Bytes that a text of the library may have where it says no size beforehand. */
-const TEXT_BYTES = 1 << 20;
+/** Bytes that a text of the library may have where it says no size beforehand. All at once: with less, it would be computed again. */
+const TEXT_BYTES = 16 << 20;
 const BUFFER_TOO_SMALL = -2;
 
 /** A failure of the library, as `Native` throws it. */
@@ -212,19 +212,14 @@ export class Library {
     });
   }
 
-  /** A text in a buffer, which grows until it fits. */
+  /** A text in a buffer. */
   #buffered(use: (arena: Arena, place: number, bytes: number) => number): string {
-    for (let bytes = TEXT_BYTES; ; bytes *= 4) {
-      const text = this.#with((arena) => {
-        const place = arena.place(bytes);
-        this.bytes(place, 1)[0] = 0;
-        const code = use(arena, place, bytes);
-        if (code === BUFFER_TOO_SMALL && bytes < 64 * TEXT_BYTES) return undefined;
-        this.#check(code);
-        return this.#text(place);
-      });
-      if (text !== undefined) return text;
-    }
+    return this.#with((arena) => {
+      const place = arena.place(TEXT_BYTES);
+      this.bytes(place, 1)[0] = 0;
+      this.#check(use(arena, place, TEXT_BYTES));
+      return this.#text(place);
+    });
   }
 
   /** A vector in a buffer. */
@@ -286,21 +281,21 @@ export class Library {
   }
 
   /**
-   * What has come of a request: a JSON array of events, as `requestNext` of `Native` gives it. Computes one pass where nothing has
-   * come. `over` says that nothing will come any more.
+   * Events that have come of a request, each as JSON. Computes one pass where nothing has come. `over` says that nothing will come
+   * any more.
    */
-  requestStep(request: Handle): { events: string; over: boolean } {
+  requestStep(request: Handle): { events: string[]; over: boolean } {
     return this.#with((arena) => {
       const place = arena.bytes(new Uint8Array(8));
       const events: string[] = [];
       for (;;) {
         this.#check(this.#c["cactus_request_next"]!(request, 0n, place, place + 4));
         const event = this.#u32(place);
-        if (event === 0) return { events: `[${events.join(",")}]`, over: this.bytes(place + 4, 1)[0] !== 0 };
+        if (event === 0) return { events, over: this.bytes(place + 4, 1)[0] !== 0 };
         const text = this.#owned(event);
         events.push(text);
         // The last one. What else has come is there without a pass; a token more would delay this one.
-        if (/^\{"event":"(text|reasoning|done|cancelled|failed|consent)"/.test(text)) return { events: `[${events.join(",")}]`, over: false };
+        if (/^\{"event":"(text|reasoning|done|cancelled|failed|consent)"/.test(text)) return { events, over: false };
       }
     });
   }
@@ -430,27 +425,14 @@ export class Library {
       indexCompact: (index) => void this.#check(c["cactus_index_compact"]!(index)),
       indexDestroy: (index) => void c["cactus_index_destroy"]!(index),
       streamTranscribeStart: (model, options) => this.#returned((arena) => c["cactus_stream_transcribe_start"]!(model, arena.text(options))),
-      streamTranscribeProcess: (stream, pcm) => {
-        let sound = pcm;
-        return this.#buffered((arena, place, bytes) => {
-          const code = c["cactus_stream_transcribe_process"]!(stream, arena.bytes(sound), sound?.length ?? 0, place, bytes);
-          // It was taken, whether the result fits or not.
-          sound = null;
-          return code;
-        });
-      },
+      streamTranscribeProcess: (stream, pcm) =>
+        this.#buffered((arena, place, bytes) =>
+          c["cactus_stream_transcribe_process"]!(stream, arena.bytes(pcm), pcm?.length ?? 0, place, bytes),
+        ),
       streamTranscribeStop: (stream, finish) => {
-        if (!finish) {
-          this.#check(c["cactus_stream_transcribe_stop"]!(stream, 0, 0));
-          return "";
-        }
-        // The handle is closed whatever fits.
-        return this.#with((arena) => {
-          const bytes = 16 * TEXT_BYTES;
-          const place = arena.place(bytes);
-          this.#check(c["cactus_stream_transcribe_stop"]!(stream, place, bytes));
-          return this.#text(place);
-        });
+        if (finish) return this.#buffered((_, place, bytes) => c["cactus_stream_transcribe_stop"]!(stream, place, bytes));
+        this.#check(c["cactus_stream_transcribe_stop"]!(stream, 0, 0));
+        return "";
       },
       init: (path, corpus, cache) => this.#returned((arena) => c["cactus_init"]!(arena.text(path), arena.text(corpus), flag(cache))),
       destroy: (model) => void c["cactus_destroy"]!(model),

@@ -5,9 +5,8 @@ import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { CactusError } from "../../node/src/errors.ts";
-import { provide } from "../../node/src/native.ts";
 import type { Answered } from "./engine.ts";
-import { type Port, Remote } from "./remote.ts";
+import { type Port, Running } from "./remote.ts";
 
 export * from "../../node/src/api.ts";
 
@@ -26,28 +25,25 @@ function portOf(worker: Worker): Port {
   };
 }
 
-let running: Remote | undefined;
+const running = new Running();
 
 /** Starts the engine. `wasm` is the file of the module, which lies in the package. To be called before anything else; once is enough. */
-export async function start({ wasm }: { wasm?: string } = {}): Promise<void> {
-  if (running !== undefined) return;
+export function start({ wasm }: { wasm?: string } = {}): Promise<void> {
   const path = wasm ?? process.env["CACTUS_WASM_PATH"] ?? fileURLToPath(new URL("../../../cactus.wasm", import.meta.url));
+  return running.start(() => compile(path), () => portOf(new Worker(new URL("./worker_node.js", import.meta.url))));
+}
+
+async function compile(path: string): Promise<WebAssembly.Module> {
   if (!existsSync(path)) throw new CactusError("not_in_build", `there is no module at ${path}`, -15);
-  const module = await WebAssembly.compile(await readFile(path));
-  const remote = new Remote(portOf(new Worker(new URL("./worker_node.js", import.meta.url))));
-  await remote.start(module);
-  running = remote;
-  provide(() => remote.native());
+  return WebAssembly.compile(await readFile(path));
 }
 
 /** Ends the engine, whatever it does. What was open is closed; `start` begins anew. */
 export function stop(): void {
-  running?.end();
-  running = undefined;
+  running.stop();
 }
 
 /** Bytes of the engine's memory, which grows and never shrinks until `stop`. */
-export function memoryBytes(): Promise<number> {
-  if (running === undefined) throw new CactusError("internal", "the engine was not started");
-  return running.extra("memoryBytes");
+export async function memoryBytes(): Promise<number> {
+  return running.remote.extra("memoryBytes");
 }

@@ -1,7 +1,7 @@
 // `Native` over a worker: each call is a message, and its answer another.
 
 import { CactusError } from "../../node/src/errors.ts";
-import { ABI_VERSION, type Native } from "../../node/src/native.ts";
+import { ABI_VERSION, type Native, provide } from "../../node/src/native.ts";
 import type { Answered, Asked } from "./engine.ts";
 
 /** What of a worker is used; that of a browser and that of Node differ. */
@@ -15,6 +15,7 @@ export interface Port {
 }
 
 interface Waiting {
+  call: string;
   give: (value: never) => void;
   fail: (error: CactusError) => void;
   callbacks: Map<number, (...given: unknown[]) => unknown>;
@@ -22,6 +23,8 @@ interface Waiting {
 
 /** Functions that stay with the library after the call that gave them. */
 const KEEPS = new Set(["logSetCallback"]);
+/** Functions that are told whether to go on. */
+const STOPS = new Set(["modelLoad", "modelPrepare"]);
 
 /** An engine in a worker. */
 export class Remote {
@@ -90,7 +93,7 @@ export class Remote {
     if (this.#ended !== undefined) return Promise.reject(new CactusError("system", this.#ended, -14));
     const id = this.#next++;
     return new Promise<T>((give, fail) => {
-      this.#waiting.set(id, { give: give as Waiting["give"], fail, callbacks });
+      this.#waiting.set(id, { call, give: give as Waiting["give"], fail, callbacks });
       this.#hold();
       this.#port.post(asked(id));
       if (KEEPS.has(call)) {
@@ -110,7 +113,8 @@ export class Remote {
     const waiting = this.#waiting.get(answered.id);
     if (waiting === undefined) return;
     if ("callback" in answered) {
-      waiting.callbacks.get(answered.callback)?.(...answered.given);
+      const says = waiting.callbacks.get(answered.callback)?.(...answered.given);
+      if (STOPS.has(waiting.call)) this.#port.post({ id: answered.id, goesOn: says !== false });
       return;
     }
     if (![...this.#kept.values()].includes(answered.id)) this.#waiting.delete(answered.id);
@@ -129,5 +133,59 @@ export class Remote {
     this.#waiting.clear();
     this.#hold();
     for (const { fail } of all) fail(new CactusError("system", why, -14));
+  }
+}
+
+/** The one engine of a page or a process. */
+export class Running {
+  #remote: Remote | undefined;
+  #starting: Promise<void> | undefined;
+  #missing = () => new CactusError("internal", "the engine was not started; await start() first");
+
+  constructor() {
+    provide(() => this.remote.native());
+  }
+
+  /** The engine, once it has started. */
+  get remote(): Remote {
+    if (this.#remote === undefined) throw this.#missing();
+    return this.#remote;
+  }
+
+  /** Starts the engine, unless it runs or is being started. `compile` makes its module, and `port` its worker. */
+  start(compile: () => Promise<WebAssembly.Module>, port: () => Port): Promise<void> {
+    if (this.#starting !== undefined) return this.#starting;
+    const starting: Promise<void> = this.#begin(compile, port, () => this.#starting === starting).catch((thrown: unknown) => {
+      if (this.#starting === starting) this.#starting = undefined;
+      throw thrown;
+    });
+    this.#starting = starting;
+    return starting;
+  }
+
+  async #begin(compile: () => Promise<WebAssembly.Module>, port: () => Port, isWanted: () => boolean): Promise<void> {
+    const module = await compile();
+    const ended = (): CactusError => new CactusError("system", "the engine was ended while it started", -14);
+    if (!isWanted()) throw ended();
+    const remote = new Remote(port());
+    try {
+      await remote.start(module);
+      if (!isWanted()) throw ended();
+    } catch (thrown) {
+      remote.end();
+      throw thrown;
+    }
+    this.#remote = remote;
+    provide(() => this.remote.native());
+  }
+
+  /** Ends the engine, whatever it does, also while it starts. What was open is closed. */
+  stop(): void {
+    this.#remote?.end();
+    this.#remote = undefined;
+    this.#starting = undefined;
+    this.#missing = () => new CactusError("system", "the engine was ended; await start() to begin anew", -14);
+    // Whatever was open of it is known to be closed.
+    provide(() => this.remote.native());
   }
 }

@@ -13,6 +13,7 @@ const host: Sources = {
     return host.show(library, name);
   },
   close: () => Promise.resolve(),
+  nameOf: (path) => path,
   show: (_library: Library, path) => Promise.resolve(resolve(path)),
 };
 

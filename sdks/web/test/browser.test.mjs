@@ -18,9 +18,10 @@ describe("in Chromium", { skip: chromium === undefined ? "SKIPPED: there is no C
   before(async () => {
     const folder = bundle("models/qwen2_tied");
     server = await serve(
-      { "/web/": join(here, ".."), "/bundle/": folder, "/damaged/": folder, "/": here },
+      { "/web/": join(here, ".."), "/bundle/": folder, "/damaged/": folder, "/slow/": folder, "/": here },
       {
         breaks: (path) => (path.startsWith("/bundle/") && path.endsWith(".weights") && broken++ === 0 ? 50_000 : undefined),
+        stalls: (path) => path.startsWith("/slow/") && path.endsWith(".weights"),
         change: (path, bytes, at) => {
           if (!path.startsWith("/damaged/") || !path.endsWith(".weights") || at > 9000 || at + bytes.length <= 9000) return undefined;
           const changed = Buffer.from(bytes);
@@ -103,10 +104,24 @@ describe("in Chromium", { skip: chromium === undefined ? "SKIPPED: there is no C
     const found = await part("draws");
     assert.ok(found.longest < 250, `the page waited ${found.longest} ms`);
     assert.equal(found.stopped?.kind, "system");
+    assert.equal(found.ended?.kind, "system");
+  });
+
+  it("stops loads", async () => {
+    const found = await part("stops");
+    assert.equal(found.refused?.kind, "cancelled", JSON.stringify(found.refused));
+    assert.equal(found.aborted?.name, "AbortError", JSON.stringify(found.aborted));
+    assert.ok(found.took < 5000, `stopped after ${found.took} ms`);
+    assert.equal(found.loading?.kind, "cancelled", JSON.stringify(found.loading));
+    assert.deepEqual(found.kept.sort(), [["/bundle/", true], ["/slow/", false]]);
+    assert.deepEqual([found.removed, found.absent], [null, null]);
   });
 
   it("removes what it keeps", async () => {
     const found = await part("remove");
+    assert.equal(found.report.usable, true, JSON.stringify(found.report));
+    assert.equal(found.inUse?.kind, "busy");
+    assert.deepEqual(found.tokens, await tokensOfNode());
     assert.equal(found.before, 1);
     assert.deepEqual(found.after, []);
   });

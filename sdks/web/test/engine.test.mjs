@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { it } from "node:test";
+import { join } from "node:path";
 import process from "node:process";
 import { assertContract, bundle, cactus, chat, folder, kind, LASTS, long } from "./support.mjs";
 
@@ -49,6 +50,56 @@ it("cancels with a signal, and when the reader leaves", async (t) => {
   for await (const event of model.stream(long(400))) if (event.event === "text") break;
   const { requests } = await model.info();
   assert.equal(requests.running + requests.waiting, 0);
+});
+
+it("does other things while an answer is waited for, and cancels it", async (t) => {
+  const model = await chat(t, { context_tokens: 2048 });
+  const abort = new AbortController();
+  const began = performance.now();
+  let isDone = false;
+  const waiting = model.respond(long(2000), { signal: abort.signal }).finally(() => (isDone = true));
+  waiting.catch(() => {});
+  const { requests } = await model.info();
+  assert.equal(requests.running + requests.waiting, 1, JSON.stringify(requests));
+  assert.equal(isDone, false);
+  abort.abort(new Error("enough"));
+  await assert.rejects(waiting, /enough/);
+  const aborted = performance.now() - began;
+  const { usage } = await model.respond(long(2000, "Other."));
+  assert.equal(usage.completion_tokens > 1000, true, JSON.stringify(usage));
+  assert.ok(aborted < performance.now() - began - aborted, `cancelled after ${aborted} ms`);
+  const both = model.respond(long(2000));
+  await model.close();
+  assert.equal((await both).finishReason, "cancelled");
+});
+
+it("closes a conversation, and waits for its request", async (t) => {
+  const model = await chat(t);
+  const session = await model.session();
+  const stream = session.stream(long(400));
+  await stream.next();
+  await session.close();
+  const { requests } = await model.info();
+  assert.equal(requests.running + requests.waiting, 0, JSON.stringify(requests));
+  // Its events are still there for who reads them.
+  const rest = await events(stream);
+  assertContract(rest);
+  assert.equal(rest.at(-1).event, "cancelled");
+  await stream.close();
+});
+
+it("stops a load where its progress says so", async () => {
+  const path = bundle("models/qwen2_tied");
+  const stages = [];
+  const told = ({ stage }) => (stages.push(stage), false);
+  await assert.rejects(cactus.Model.load(path, { context_tokens: 64, onProgress: told }), kind("cancelled"));
+  assert.deepEqual(stages, ["loading"]);
+  const abort = new AbortController();
+  const aborted = cactus.Model.load(path, { context_tokens: 64, signal: abort.signal, onProgress: () => abort.abort(new Error("stop")) });
+  await assert.rejects(aborted, /stop/);
+  await assert.rejects(cactus.Model.load(path, { onProgress: () => assert.fail("thrown") }), /thrown/);
+  const model = await cactus.Model.load(path, { context_tokens: 64, onProgress: () => {} });
+  await model.close();
 });
 
 it("closes a model in the middle of an answer", async () => {
@@ -178,6 +229,38 @@ it("survives any order of calls", async () => {
   }
   // The first rounds reach what any round needs.
   assert.equal(memory.at(-1), memory[Math.floor(rounds / 2)], `memory grows: ${memory[Math.floor(rounds / 2)]} to ${memory.at(-1)}`);
+});
+
+it("starts once, and knows that all of an ended engine is closed", async (t) => {
+  const load = () => cactus.Model.load(bundle("models/qwen2_tied"), { context_tokens: 128 });
+  const old = await load();
+  const session = await old.session();
+  const stream = old.stream(long(100));
+  await stream.next();
+  cactus.stop();
+  await assert.rejects(old.respond("x"), kind("handle"));
+  assert.equal(old.isClosed, true);
+  await assert.rejects(load(), kind("system"));
+  await assert.rejects(cactus.memoryBytes(), kind("system"));
+  await Promise.all([cactus.start(), cactus.start()]);
+  const model = await load();
+  t.after(() => model.close());
+  // Numbers begin anew, and mean something else.
+  await session.close();
+  await stream.close();
+  await old.close();
+  await assert.rejects(old.respond("x"), kind("handle"));
+  await assert.rejects(stream.next(), kind("handle"));
+  assert.equal((await model.respond(long(4))).usage.completion_tokens, 4);
+  cactus.stop();
+  const ended = cactus.start();
+  cactus.stop();
+  await assert.rejects(ended, kind("system"));
+  await cactus.start();
+  await (await load()).close();
+  cactus.stop();
+  await assert.rejects(cactus.start({ wasm: join(folder(), "none.wasm") }), kind("not_in_build"));
+  await cactus.start();
 });
 
 it("has the ABI that the C header has", () => {

@@ -2,7 +2,7 @@
 
 import * as cactus from "/web/dist/web/src/index.js";
 
-const { Model, CactusError, start, stop, listBundles, removeBundle, putFile, memoryBytes } = cactus;
+const { Model, CactusError, checkBundle, prepare, start, stop, listBundles, removeBundle, putFile, memoryBytes } = cactus;
 const query = new URLSearchParams(location.search);
 const OPTIONS = { context_tokens: 512 };
 const REQUEST = { prompt: "Count.", options: { max_tokens: 24, temperature: 0, ignore_eos: true } };
@@ -65,10 +65,35 @@ const PARTS = {
     return { error, kept: (await listBundles()).map(({ source }) => source) };
   },
 
+  /** Loads that are stopped: of a server that says nothing more, of one in the queue behind it, and of what is there. */
+  async stops() {
+    const abort = new AbortController();
+    const slow = failure(Model.load("/slow/", { ...OPTIONS, signal: abort.signal }));
+    let stages = 0;
+    const behind = failure(Model.load("/slow/", { ...OPTIONS, onProgress: () => ++stages < 2 }));
+    const refused = await behind;
+    const began = performance.now();
+    abort.abort();
+    const aborted = await slow;
+    const took = performance.now() - began;
+    const loading = await failure(Model.load("/bundle/", { ...OPTIONS, onProgress: ({ stage }) => stage !== "loading" }));
+    const kept = (await listBundles()).map(({ source, whole }) => [new URL(source).pathname, whole]);
+    // Nothing of it is open any more.
+    const removed = await failure(removeBundle("/slow/"));
+    const absent = await failure(removeBundle("/slow/"));
+    return { aborted, took, refused, loading, kept, removed, absent };
+  },
+
   async remove() {
+    const report = await checkBundle("/bundle/", { verify: true });
+    const loaded = await Model.load(await prepare("/bundle/"), { ...OPTIONS, offline: true });
+    await checkBundle("/bundle/");
+    const inUse = await failure(removeBundle("/bundle/"));
+    const answer = await loaded.respond(REQUEST);
+    await loaded.close();
     const before = (await listBundles()).length;
     for (const { source } of await listBundles()) await removeBundle(source);
-    return { before, after: await listBundles() };
+    return { report, inUse, tokens: Array.from(answer.tokens), before, after: await listBundles() };
   },
 
   /** The page draws while the engine computes: longest time between two turns of its event loop. */
@@ -86,10 +111,13 @@ const PARTS = {
     await putFile("/notes/hello.txt", new TextEncoder().encode("hello"));
     stop();
     const stopped = await failure(Model.load("/bundle/"));
-    await start();
+    const starting = start();
+    stop();
+    const ended = await failure(starting);
+    await Promise.all([start(), start()]);
     const again = await Model.load("/bundle/", OPTIONS);
     await again.close();
-    return { longest, stopped };
+    return { longest, stopped, ended };
   },
 
   /** Tokens a second, of a prompt and of an answer. */

@@ -8,9 +8,9 @@ const TYPES = { ".html": "text/html", ".js": "text/javascript", ".mjs": "text/ja
 
 /**
  * Serves each of `folders` (by the beginning of its paths). `break_(path)` may say after how many bytes a file breaks off, and
- * `change(path, bytes)` may change one. `results` gets what the page posts.
+ * `change(path, bytes)` may change one; a file of which `stalls(path)` is true begins, and never goes on. `results` gets what the page posts.
  */
-export async function serve(folders, { breaks = () => undefined, change } = {}) {
+export async function serve(folders, { breaks = () => undefined, change, stalls = () => false } = {}) {
   const asked = [];
   const results = [];
   const waiting = [];
@@ -40,6 +40,10 @@ export async function serve(folders, { breaks = () => undefined, change } = {}) 
     const headers = { "content-type": TYPES[extname(file)] ?? "application/octet-stream", "cache-control": "no-store", "content-length": size.size - from };
     if (from > 0) response.writeHead(206, { ...headers, "content-range": `bytes ${from}-${size.size - 1}/${size.size}` });
     else response.writeHead(200, headers);
+    if (stalls(path)) {
+      response.write("x");
+      return;
+    }
     let left = breaks(path) ?? Number.POSITIVE_INFINITY;
     const stream = createReadStream(file, { start: from });
     let at = from;
