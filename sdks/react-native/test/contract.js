@@ -84,6 +84,44 @@ const tests = {
     await model.close();
     await refused(model.info(), "handle");
     await refused(model.respond("x"), "handle");
+    check(stages.includes("loading"), stages.join());
+    await refused(Model.load(path, { context_tokens: 128, onProgress: ({ stage }) => stage !== "loading" }), "cancelled");
+    let thrown;
+    const fails = () => {
+      throw new Error("the screen is gone");
+    };
+    await Model.load(path, { context_tokens: 128, onProgress: fails }).catch((error) => (thrown = error.message));
+    check(thrown === "the screen is gone", `passes on what it throws: ${thrown}`);
+  },
+  async "a call that is refused closes nothing"() {
+    const raw = globalThis.__cactusNative;
+    const handle = await raw.modelLoad(path, '{"context_tokens": 128, "threads": 1}', null);
+    let kind;
+    try {
+      // Closes what the first argument names, but the second is wrong.
+      raw.streamTranscribeStop(handle, "yes");
+    } catch (error) {
+      kind = error.kind;
+    }
+    check(kind === "argument", `refused: ${kind}`);
+    await raw.modelInfo(handle);
+    await raw.modelClose(handle);
+    try {
+      raw.modelInfo(handle);
+    } catch (error) {
+      kind = error.kind;
+    }
+    check(kind === "handle", `closed: ${kind}`);
+  },
+  async "closing a conversation waits for its request"(model) {
+    const session = await model.session();
+    const stream = session.stream({ messages: [{ role: "user", content: "x" }], options: long(400).options });
+    await stream.next();
+    await session.close();
+    const { requests } = await model.info();
+    check(requests.running + requests.waiting === 0, JSON.stringify(requests));
+    const events = await eventsOf(stream);
+    check(events[events.length - 1].event === "cancelled", "cancelled");
   },
   async "many streams at once"(model) {
     const all = await Promise.all(Array.from({ length: 32 }, () => eventsOf(model.stream(long(30), { join: false }))));

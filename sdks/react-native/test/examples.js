@@ -46,6 +46,9 @@ async function main() {
   const [golden, folder] = host.arguments;
   const made = (name) => prepare(`${golden}/${name}`, { cache: `${folder}/models`, offline: true });
   const chat = await made("models/qwen2_tied");
+  const sees = await made("seeing/smolvlm");
+  const picture = (name) => base64(new Uint8Array(host.read(`${golden}/pictures/files/${name}.png`)));
+  const answers = [];
   const rising = Int16Array.from({ length: 32_000 }, (_, i) => 16_000 * Math.sin(i * i * 1e-5));
   const table = [
     ["01-install", e01, [chat], /ABI 1\n[^]*tokens of context/],
@@ -54,7 +57,8 @@ async function main() {
     ["04-cancel", e04, [chat], /cancelled\nleft\naborted\nclosed/],
     ["05-tools", e05, [chat], /calls weather .*\n(tool_calls|context_full|length)/],
     ["06-structured", e06, [chat], /^(Ada|Bob) \d+/],
-    ["07-picture-or-sound", e07, [await made("seeing/smolvlm"), base64(new Uint8Array(host.read(`${golden}/pictures/files/rgb.png`)))], /./],
+    ["07-picture-or-sound", e07, [sees, picture("rgb")], /./],
+    ["07-picture-or-sound", e07, [sees, picture("wide")], /./],
     ["08-transcribe", e08, [await made("speech/whisper"), rising], /segments, en/],
     ["09-embed-and-search", e09, [await made("embedding/bert"), `${folder}/index`], /^-?\d\.\d{3} .*\n-?\d\.\d{3} .*$/],
     ["10-offline-and-lifecycle", e10, [chat], /can be used\nthe same answer\nhandle/],
@@ -66,8 +70,10 @@ async function main() {
     await example((line) => lines.push(line), ...args);
     const said = lines.join("\n");
     if (!expected.test(said)) throw new Error(`${name}: ${said}`);
+    if (args[0] === sees) answers.push(said);
     host.print(`ok: ${name}`);
   }
+  if (answers.length !== 2 || answers[0] === answers[1]) throw new Error(`the same answer to two pictures: ${answers[0]}`);
 }
 
 main().then(
