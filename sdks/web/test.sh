@@ -1,14 +1,23 @@
 #!/usr/bin/env bash
-# Builds the web package and tests all of it: sdks/web/test.sh [--kernels]
+# Builds the web package and tests all of it: engine, examples, Chromium and the conformance suite: sdks/web/test.sh [--kernels]
 #
 # The program that converts the tiny models is CACTUS_PROGRAM, else `cactus` of the install prefix CACTUS_PREFIX, else the workspace's.
 # With --kernels, the kernels' own tests run in WebAssembly, too, which takes minutes. What is left out is said in lines that begin
-# with "SKIPPED:".
+# with "SKIPPED:". Exit code 77: nothing was tested, as there are no tools.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
 
-node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20)' || { echo "SKIPPED: web: needs Node 20"; exit 0; }
+absent() {
+    echo "SKIPPED: web: $1"
+    exit 77
+}
+for tool in node npm cargo rustup python3; do
+    command -v "$tool" >/dev/null || absent "there is no $tool"
+done
+node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20)' || absent "needs Node 20"
+rustup target list --installed | grep -qx wasm32-wasip1 || rustup target add wasm32-wasip1 || absent "rustup cannot add wasm32-wasip1 now"
+[ -x node_modules/.bin/tsc ] || npm install --silent --no-audit --no-fund || absent "npm cannot install typescript now"
 scripts/build.sh
 
 program=${CACTUS_PROGRAM:-${CACTUS_PREFIX:+$CACTUS_PREFIX/bin/cactus}}
@@ -22,6 +31,8 @@ for model in models/qwen2_tied seeing/smolvlm speech/whisper embedding/bert; do
 done
 command -v "${CACTUS_CHROMIUM:-chromium}" >/dev/null || echo "SKIPPED: web: there is no Chromium; bundles in a browser are not tested"
 CACTUS_PROGRAM=$program node --test --test-reporter=spec test/*.test.mjs
+
+(cd "$root" && python3 sdks/conformance/run.py --only web --cactus "$program")
 
 export CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="-C target-feature=+simd128 -C link-arg=-zstack-size=8388608"
 export CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $PWD/scripts/wasi.mjs"

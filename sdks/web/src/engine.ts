@@ -224,14 +224,12 @@ export class Engine {
         return kept;
       }
       return await this.#opened(library, [path], async () => {
-        heard.tell("loading", source, 0, 1);
+        heard.tell("loading", source, 0, 0);
         // What follows is computed as a whole.
         await heard.goesOn();
         // The library of this build gets no bundles, and so knows nothing of how.
         const rest = Object.fromEntries(Object.entries(options).filter(([name]) => !SOURCE_OPTIONS.includes(name)));
-        const model = library.calls.modelLoad(path, JSON.stringify(rest), null);
-        heard.tell("loading", source, 1, 1);
-        return model;
+        return library.calls.modelLoad(path, JSON.stringify(rest), null);
       });
     } finally {
       clearInterval(asking);
