@@ -186,8 +186,10 @@ export class Kept implements Sources {
   /** Does `work` when what is under way with the bundle is done. Whoever is told to stop waits no longer. */
   async #inTurn<T>(key: string, heard: Heard | undefined, work: () => Promise<T>): Promise<T> {
     const before = this.#turns.get(key);
+    let isBegun = false;
     const begun = async (): Promise<T> => {
       heard?.signal.throwIfAborted();
+      isBegun = true;
       return work();
     };
     const turn = before === undefined ? begun() : before.then(begun, begun);
@@ -201,7 +203,8 @@ export class Kept implements Sources {
     heard.tell("downloading", "", 0, 0);
     const { signal } = heard;
     return new Promise((give, fail) => {
-      const stop = (): void => fail(signal.reason);
+      // What has begun stops by itself, and lets go of what it has opened.
+      const stop = (): void => void (isBegun || fail(signal.reason));
       signal.addEventListener("abort", stop, { once: true });
       turn.then(give, fail).finally(() => signal.removeEventListener("abort", stop));
     });
