@@ -15,7 +15,7 @@ absent() {
 for tool in node npm cargo rustup python3; do
     command -v "$tool" >/dev/null || absent "there is no $tool"
 done
-node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20)' || absent "needs Node 20"
+node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20 ? 1 : 0)' || absent "needs Node 20"
 rustup target list --installed | grep -qx wasm32-wasip1 || rustup target add wasm32-wasip1 || absent "rustup cannot add wasm32-wasip1 now"
 [ -x node_modules/.bin/tsc ] || npm install --silent --no-audit --no-fund || absent "npm cannot install typescript now"
 scripts/build.sh
