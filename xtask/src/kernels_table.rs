@@ -5,12 +5,14 @@
 //! instructions, by `objdump`, and the loop in which most of them lie. `llvm-mca` then simulates that loop on models of
 //! several cores.
 //!
-//! `--check` counts again and fails where a kernel executes more than the document says, or more than a limit allows; CI
-//! does that. It does not simulate.
+//! `--check` counts again and fails where a kernel executes more than the document says, or more than a limit allows. It does not simulate.
+//! CI does that, too, if the document is not of the sources that it has ([`counted_sources`]); `--stamp` writes into the document that it is
+//! of these sources where a check finds nothing.
 #![allow(clippy::print_stderr, reason = "a developer reads it")]
 
 use crate::Repository;
 use crate::arm::{LINKER, SME2_CPU, TARGET, emulator, has_std, major, sme2_emulator};
+use crate::counted_sources;
 use crate::side_by_side::side_by_side;
 use crate::trace::{output, trace};
 use anyhow::{Context as _, Result, bail};
@@ -122,12 +124,36 @@ struct Loop {
     times: u64,
 }
 
+/// What to do with the counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Write the document.
+    Write,
+    /// Compare with the document.
+    Check,
+    /// Compare, and write into the document that it is of these sources.
+    Stamp,
+}
+
+/// Whether the document was counted of the sources that are here.
+pub(crate) fn is_of_these_sources() -> Result<bool> {
+    let repository = Repository::open()?;
+    let document = repository
+        .file(DOCUMENT)
+        .with_context(|| format!("there is no {DOCUMENT}"))?;
+    Ok(counted_sources::is_of(
+        &document.text,
+        &counted_sources::hash(&repository)?,
+    ))
+}
+
 /// Writes the document, or checks it.
 ///
 /// # Errors
 /// Where a tool is missing or fails.
-pub fn run(check: bool) -> Result<bool> {
-    let root = Repository::open()?.root().to_path_buf();
+pub fn run(mode: Mode) -> Result<bool> {
+    let repository = Repository::open()?;
+    let root = repository.root().to_path_buf();
     if !has_std(&root, None, TARGET) {
         bail!("the standard library of {TARGET} is missing: rustup target add {TARGET}");
     }
@@ -160,8 +186,16 @@ pub fn run(check: bool) -> Result<bool> {
         measure(emulator, &program, &code, case, tier)
     })?;
     let path = root.join(DOCUMENT);
-    if check {
-        return compare(&fs::read_to_string(&path)?, &measured);
+    if mode != Mode::Write {
+        let document = fs::read_to_string(&path)?;
+        let is_good = compare(&document, &measured)?;
+        if is_good && mode == Mode::Stamp {
+            fs::write(
+                &path,
+                counted_sources::stamped(&document, &counted_sources::hash(&repository)?)?,
+            )?;
+        }
+        return Ok(is_good);
     }
     if newer_emulator.is_none() {
         bail!("the document would lose the rows of {SME2}");
@@ -181,7 +215,11 @@ pub fn run(check: bool) -> Result<bool> {
             before[at..].to_owned()
         }
     };
-    fs::write(&path, counted(&measured)? + &simulated)?;
+    let document = counted(&measured)? + &simulated;
+    fs::write(
+        &path,
+        counted_sources::stamped(&document, &counted_sources::hash(&repository)?)?,
+    )?;
     Ok(over_limits(&measured).is_empty())
 }
 
@@ -449,8 +487,10 @@ const HEAD: &str = "\
 # Kernels on ARM64, counted
 
 How many instructions each kernel executes on ARM64, counted under an emulator in the release build. The counts are exact, but no ARM
-hardware has been timed for this page. `cargo xtask kernels-table` writes it, and `cargo xtask kernels-table --check` (part of CI) fails
-if a kernel executes more than is written here.
+hardware has been timed for this page. `cargo xtask kernels-table` writes it, and `cargo xtask kernels-table --check` fails if a kernel
+executes more than is written here. CI counts, too, unless it has the very sources that this page was counted of.
+
+Counted of the sources ``.
 
 - A row is one call. Products have 64 outputs and 512 inputs. Attention has 4 query heads of 64 on one KV head, and 256 positions. The
   gated delta rule takes one position of 4 heads with matrices of 64 by 64. Convolutions have 64 channels and give 96 positions,

@@ -11,6 +11,7 @@
 mod arm;
 pub mod arrows;
 pub mod ci;
+mod counted_sources;
 pub mod engine_side;
 mod ffi;
 pub mod instructions;

@@ -4,6 +4,7 @@
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
+use xtask::kernels_table::Mode;
 use xtask::{
     Repository, arrows, ci, engine_side, instructions, kernels_table, licenses, rust_api, sdks, sizes, sources, words,
 };
@@ -14,7 +15,8 @@ usage: cargo xtask <command>
   ci [STEP...]   run every check and test, or only the named steps; `ci --list` names them
   tidy           check the rules of the repository (also part of the tests)
   deps [CRATE]   list the crates that a crate of ours brings along (default: engine), for each platform
-  kernels-table  count the ARM64 kernels into docs/reference/kernels.md; `--check` fails where they execute more
+  kernels-table  count the ARM64 kernels into docs/reference/kernels.md; `--check` fails where they execute more, and `--stamp`
+                 writes which sources were counted if they do not
   rust-api       list what the crate `cactus` exports in docs/reference/rust-api.txt; `--check` fails where that has changed
   sdks           write the raw layers of the SDKs from the description of the C ABI; `--check` compares them
   instructions   count a decoded token and a prompt into docs/reference/instructions.md";
@@ -25,8 +27,9 @@ fn main() -> ExitCode {
     let result = match words[..] {
         ["ci", ref steps @ ..] => ci::run(steps),
         ["tidy"] => tidy(),
-        ["kernels-table"] => kernels_table::run(false),
-        ["kernels-table", "--check"] => kernels_table::run(true),
+        ["kernels-table"] => kernels_table::run(Mode::Write),
+        ["kernels-table", "--check"] => kernels_table::run(Mode::Check),
+        ["kernels-table", "--stamp"] => kernels_table::run(Mode::Stamp),
         ["instructions"] => instructions::write(),
         ["sdks"] => sdks::run(false),
         ["sdks", "--check"] => sdks::run(true),

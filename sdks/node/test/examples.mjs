@@ -61,7 +61,7 @@ const table = [
   ["05-tools", [chat], /calls weather .*\ncalls weather .*\ntool_calls/],
   ["06-structured", [chat], /^(Ada|Bob) \d+\n\1 \(\d+\)/],
   ["07-picture-or-sound", [sees, join(golden, "pictures/files/rgb.png")], /./],
-  ["07-picture-or-sound", [sees, join(golden, "pictures/files/wide.png")], /./],
+  ["07-picture-or-sound", [sees, join(golden, "pictures/files/gray.png")], /./],
   ["08-transcribe", [await bundle("speech/whisper"), wave(), await detector()], /segments, en\n(certain.*\n){3}the end/],
   ["09-embed-and-search", [await bundle("embedding/bert")], /^-?\d\.\d{3} .*\n-?\d\.\d{3} .*\n$/],
   ["10-offline-and-lifecycle", [chat], /can be used\nthe same answer\nhandle/],

@@ -58,7 +58,7 @@ async function main() {
     ["05-tools", e05, [chat], /calls weather .*\n(tool_calls|context_full|length)/],
     ["06-structured", e06, [chat], /^(Ada|Bob) \d+/],
     ["07-picture-or-sound", e07, [sees, picture("rgb")], /./],
-    ["07-picture-or-sound", e07, [sees, picture("wide")], /./],
+    ["07-picture-or-sound", e07, [sees, picture("gray")], /./],
     ["08-transcribe", e08, [await made("speech/whisper"), rising], /segments, en/],
     ["09-embed-and-search", e09, [await made("embedding/bert"), `${folder}/index`], /^-?\d\.\d{3} .*\n-?\d\.\d{3} .*$/],
     ["10-offline-and-lifecycle", e10, [chat], /can be used\nthe same answer\nhandle/],

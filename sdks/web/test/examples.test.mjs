@@ -16,7 +16,7 @@ const EXAMPLES = {
   "04-cancel": ["models/qwen2_tied", undefined, /stopped after \d+ tokens\ncancelled\nleft after \d+ characters$/],
   "05-tools": ["models/qwen2_tied", undefined, /^calls weather {"city":"(Paris|Rome)"}\n/],
   "06-structured": ["models/qwen2_tied", undefined, / has [02468] legs$/],
-  "07-picture-or-sound": ["seeing/smolvlm", () => picture("wide"), /./],
+  "07-picture-or-sound": ["seeing/smolvlm", () => picture("gray"), /./],
   "08-transcribe": ["speech/whisper", async () => Float32Array.from({ length: 32_000 }, (_, i) => 0.5 * Math.sin(i * i * 1e-5)), /\d+ segments$/],
   "09-embed-and-search": ["embedding/bert", async () => join(folder(), "index"), /^-?[01]\.\d{3} .+\n-?[01]\.\d{3} .+$/],
   "10-offline-and-lifecycle": ["models/qwen2_tied", undefined, /^the same answer\nhandle\nstarted again$/],
@@ -34,7 +34,7 @@ for (const [name, [model, extra, wanted]] of Object.entries(EXAMPLES)) {
 it("07-picture-or-sound answers another picture otherwise", async () => {
   const { run } = await import("../examples/07-picture-or-sound.mjs");
   const said = [];
-  for (const name of ["rgb", "wide"]) await run(bundle("seeing/smolvlm"), (text) => said.push(text), await picture(name));
+  for (const name of ["rgb", "gray"]) await run(bundle("seeing/smolvlm"), (text) => said.push(text), await picture(name));
   assert.equal(said.length, 2);
   assert.notEqual(said[0], said[1]);
 });
