@@ -6,7 +6,7 @@
 //! several cores.
 //!
 //! `--check` counts again and fails where a kernel executes more than the document says, or more than a limit allows. It does not simulate.
-//! CI does that, too, if the document is not of the sources that it has ([`counted_sources`]); `--stamp` writes into the document that it is
+//! CI does that, too, if the document is not of the sources that it has; `--stamp` writes into the document that it is
 //! of these sources where a check finds nothing.
 #![allow(clippy::print_stderr, reason = "a developer reads it")]
 
