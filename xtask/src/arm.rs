@@ -130,6 +130,21 @@ pub(crate) fn arm(context: &Context) -> Result<Outcome> {
     })
 }
 
+/// Builds the tests that `cargo xtask ci arm` runs, and nothing where a tool is missing; whether it did.
+///
+/// # Errors
+/// Where they cannot be built.
+pub fn build() -> Result<bool> {
+    let context = Context::new()?;
+    match find_tools(&context) {
+        Ok(tools) => tools.build(&context).map(|_| true),
+        Err(missing) => {
+            eprintln!("nothing was built: {missing}");
+            Ok(false)
+        }
+    }
+}
+
 /// An emulator that knows SME2, the one beside the system's first.
 pub(crate) fn sme2_emulator(root: &Path) -> Option<String> {
     let own = root.join("target/ci-tools/qemu/usr/bin/qemu-aarch64");

@@ -232,8 +232,14 @@ impl Context {
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).stdin(Stdio::null());
-        // Cargo set it for this program. Build scripts look at it, and would be run again wherever the repository lies elsewhere.
-        command.env_remove("CARGO_MANIFEST_DIR");
+        // Cargo set them for this program. Build scripts look at them, and what they build would be built again for every cargo that is
+        // not started from here.
+        for (name, _) in env::vars_os() {
+            let name = name.to_string_lossy();
+            if name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_") {
+                command.env_remove(&*name);
+            }
+        }
         if env::var_os(SEED_VARIABLE).is_none() {
             command.env(SEED_VARIABLE, "1");
         }

@@ -8,7 +8,7 @@
 //! It depends on nothing of the workspace, and nothing of the workspace depends on it.
 #![forbid(unsafe_code)]
 
-mod arm;
+pub mod arm;
 pub mod arrows;
 pub mod ci;
 mod counted_sources;

@@ -6,13 +6,15 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 use xtask::kernels_table::Mode;
 use xtask::{
-    Repository, arrows, ci, engine_side, instructions, kernels_table, licenses, rust_api, sdks, sizes, sources, words,
+    Repository, arm, arrows, ci, engine_side, instructions, kernels_table, licenses, rust_api, sdks, sizes, sources,
+    words,
 };
 
 const HELP: &str = "\
 usage: cargo xtask <command>
 
   ci [STEP...]   run every check and test, or only the named steps; `ci --list` names them
+  arm-build      build the tests for ARM64 that `ci arm` runs
   tidy           check the rules of the repository (also part of the tests)
   deps [CRATE]   list the crates that a crate of ours brings along (default: engine), for each platform
   kernels-table  count the ARM64 kernels into docs/reference/kernels.md; `--check` fails where they execute more, and `--stamp`
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["ci", ref steps @ ..] => ci::run(steps),
+        ["arm-build"] => arm::build(),
         ["tidy"] => tidy(),
         ["kernels-table"] => kernels_table::run(Mode::Write),
         ["kernels-table", "--check"] => kernels_table::run(Mode::Check),
