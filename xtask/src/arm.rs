@@ -375,11 +375,8 @@ impl Tools {
     fn cargo(&self, context: &Context, args: &[&str]) -> Command {
         let mut command = context.command("cargo");
         command.args(args).args(["--target", TARGET]);
-        // Debug information of the emulated tests would take most of the link time, and checks of what is the same on every architecture
-        // half of the compiler's: `tests` has them.
+        // Debug information of the emulated tests would take most of the link time.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
-        command.env("CARGO_PROFILE_DEV_DEBUG_ASSERTIONS", "false");
-        command.env("CARGO_PROFILE_DEV_OVERFLOW_CHECKS", "false");
         command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
         if let Some(toolchain) = self.toolchain {
             command.env("RUSTUP_TOOLCHAIN", toolchain);
