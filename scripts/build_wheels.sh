@@ -11,7 +11,7 @@ root=$PWD
 out=${1:-target/wheels}
 venv=$root/target/wheel-venv
 maturin_version=1.16.0
-profile=${CACTUS_WHEEL_PROFILE:-release}
+profile=${CACTUS_WHEEL_PROFILE:-dist}
 if ! [[ -x $venv/bin/maturin ]]; then
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check "maturin==$maturin_version"
@@ -42,7 +42,7 @@ wheels=("$out"/cactus_engine-*.whl)
 for wheel in "${wheels[@]}"; do
     bytes=$(stat -c %s "$wheel")
     echo "$wheel: $((bytes / 1000)) kB"
-    if [[ $profile == release ]] && ((bytes > 15000000)); then
+    if [[ $profile == dist ]] && ((bytes > 15000000)); then
         echo "$wheel is over 15 MB" >&2
         exit 1
     fi

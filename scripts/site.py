@@ -6,10 +6,11 @@
     python3 scripts/site.py --strict   fails where mdBook is not installed
 
 Pages stay where they are, so that links work in a checkout, too. The table of contents is made of the tables of docs/README.md and
-sdks/README.md. `cargo install --locked mdbook` installs mdBook.
+sdks/README.md. `scripts/setup.sh --ci` installs mdBook beside Python in .venv, and `cargo install --locked mdbook` anywhere.
 """
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -182,11 +183,13 @@ def main() -> int:
     print(f"the links of {len(pages)} pages lead somewhere", file=sys.stderr)
     if arguments.check:
         return 0
-    if not shutil.which("mdbook"):
+    beside = [str(Path(sys.executable).parent), str(ROOT / ".venv" / "bin"), os.environ.get("PATH", "")]
+    mdbook = shutil.which("mdbook", path=os.pathsep.join(beside))
+    if not mdbook:
         print("SKIPPED: mdbook is not installed; `cargo install --locked mdbook` installs it", file=sys.stderr)
         return 1 if arguments.strict else 0
     stage(pages, files)
-    subprocess.run(["mdbook", "build", str(SITE)], check=True)
+    subprocess.run([mdbook, "build", str(SITE)], check=True)
     print(f"the site is in {(SITE / 'book').relative_to(ROOT)}", file=sys.stderr)
     return 0
 

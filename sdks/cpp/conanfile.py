@@ -44,7 +44,7 @@ class CactusConan(ConanFile):
 
     def build(self):
         features = [name for name, wanted in (("store", self.options.store), ("cloud", self.options.policies)) if wanted]
-        profile = "dev" if self.settings.build_type == "Debug" else "release"
+        profile = "dev" if self.settings.build_type == "Debug" else "dist"
         prefix = os.path.join(self.build_folder, "prefix")
         self.run(f'CACTUS_FEATURES="{",".join(features)}" CACTUS_PROFILE={profile} scripts/install_c.sh "{prefix}"')
 

@@ -25,7 +25,7 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || 
 export SOURCE_DATE_EPOCH LC_ALL=C
 # Nobody waits for what is only tested.
 compression=(-Zxz)
-[[ ${CACTUS_PROFILE:-release} != dev ]] || compression=(-Zgzip -z1)
+[[ ${CACTUS_PROFILE:-dist} != dev ]] || compression=(-Zgzip -z1)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022

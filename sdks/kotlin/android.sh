@@ -8,7 +8,7 @@
 # checked: its machine, pages of 16 KB, exported names, what it needs; its size is printed. ANDROID_JAR names the classes of Android to compile
 # with; without it, stand-ins are taken. With the NDK the two libraries are made so:
 #
-#   cargo rustc -p cactus-ffi --lib --release --target aarch64-linux-android --crate-type cdylib
+#   cargo rustc -p cactus-ffi --lib --profile dist --target aarch64-linux-android --crate-type cdylib
 #   $NDK/.../aarch64-linux-android24-clang -shared -O2 -fPIC -fvisibility=hidden -Wl,-z,max-page-size=16384 \
 #       -I crates/ffi/include sdks/kotlin/src/native/cactus_jni.c -o libcactus_jni.so -ldl
 set -euo pipefail

@@ -168,6 +168,16 @@ const OF_PROCESSORS: [&str; 2] = ["cactus-simd", "cactus-kernels"];
 const WHOLE: [&str; 4] = ["cactus-simd", "cactus-kernels", "cactus-quant", "cactus-reference"];
 const IN_PART: [(&str, &str); 2] = [("cactus-runtime", "same_bits"), ("cactus-quality", "same_confidence")];
 
+/// What only reads and converts the models of tests there, which are small: optimizing it takes longer than it saves.
+const HARDLY_USED: [&str; 6] = [
+    "aho-corasick",
+    "derivre",
+    "minijinja",
+    "regex-automata",
+    "tokenizers",
+    "zlib-rs",
+];
+
 /// Variables that ask for more with the value `all`: the second of [`IN_PART`], which takes half of the workspace and adds only arithmetic
 /// of scalars behind logits that the first has compared; and counts that are known.
 const ARM: &str = "CACTUS_ARM";
@@ -347,6 +357,9 @@ impl Tools {
             }
         }
         command.args(in_part().iter().flat_map(|(_, file)| ["--test", file]));
+        for package in HARDLY_USED {
+            command.args(["--config", &format!("profile.dev.package.{package}.opt-level=0")]);
+        }
         command.args(["--message-format", "json-render-diagnostics"]);
         let output = command.stderr(Stdio::inherit()).output()?;
         if !output.status.success() {

@@ -49,6 +49,11 @@ const STEPS: &[Step] = &[
         run: golden,
     },
     Step {
+        name: "site",
+        what: "the links of the documentation lead somewhere, and mdBook makes a site of it",
+        run: site,
+    },
+    Step {
         name: "deny",
         what: "cargo-deny: licenses, bans, sources",
         run: deny,
@@ -376,6 +381,20 @@ fn clients(context: &Context) -> Result<Outcome> {
     })
 }
 
+/// Runs `scripts/site.py`, which looks for mdBook beside Python, too.
+fn site(context: &Context) -> Result<Outcome> {
+    let mut command = context.command(context.python());
+    if let failed @ Outcome::Failed(_) = context.run(command.args(["scripts/site.py"]))? {
+        return Ok(failed);
+    }
+    Ok(match context.root.join("target/site/book/index.html").is_file() {
+        true => Outcome::Passed,
+        false => Outcome::Skipped(
+            "the links are right; mdBook is not installed, `scripts/setup.sh --ci` installs it".to_owned(),
+        ),
+    })
+}
+
 fn deny(context: &Context) -> Result<Outcome> {
     if !context.answers("cargo", &["deny", "--version"]) {
         return Ok(Outcome::Skipped(
@@ -536,7 +555,8 @@ fn tests(context: &Context) -> Result<Outcome> {
         true => &["nextest", "run"],
         false => &["test"],
     };
-    let run = &[program, &["--workspace", "--locked"], TARGETS].concat();
+    // Of examples only that they compile is of interest, and `build_all` does it.
+    let run = &[program, &["--workspace", "--locked", "--tests"]].concat();
     // Building may need what the tests may not.
     let mut build = context.command("cargo");
     if let failed @ Outcome::Failed(_) = context.run(build.args(run).arg("--no-run"))? {

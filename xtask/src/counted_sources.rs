@@ -40,11 +40,7 @@ pub(crate) fn hash(repository: &Repository) -> Result<String> {
         }
     }
     let manifest = repository.file("Cargo.toml").context("there is no Cargo.toml")?;
-    let (_, profile) = manifest
-        .text
-        .split_once("[profile.release]\n")
-        .context("Cargo.toml has no [profile.release]")?;
-    all += profile.split("\n[").next().unwrap_or_default();
+    all += &release_profile(&manifest.text).context("Cargo.toml has no [profile.release]")?;
     let mut git = Command::new("git")
         .args(["hash-object", "--stdin"])
         .stdin(Stdio::piped())
@@ -60,6 +56,15 @@ pub(crate) fn hash(repository: &Repository) -> Result<String> {
         bail!("git hash-object: {}", output.status);
     }
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// What a manifest says of the release build: the sections of the profile and of its packages.
+fn release_profile(manifest: &str) -> Option<String> {
+    let sections = manifest
+        .split("\n[")
+        .filter(|section| section.starts_with("profile.release"));
+    let text = sections.collect::<Vec<_>>().concat();
+    (!text.is_empty()).then_some(text)
 }
 
 /// The line that names them.
@@ -90,6 +95,15 @@ mod tests {
         let stamped = stamped(&document, "34").unwrap();
         assert_eq!(stamped, document.replace("12", "34"));
         assert!(super::stamped("# T", "1").is_err());
+    }
+
+    #[test]
+    fn the_release_profile_is_found_with_its_packages() {
+        let manifest = "[a]\nx = 1\n\n[profile.release]\nlto = false\n\n[profile.release.package]\ny.z = 1\n\n[profile.dist]\nlto = true\n";
+        let found = release_profile(manifest).unwrap();
+        assert!(found.contains("lto = false") && found.contains("y.z = 1"));
+        assert!(!found.contains("x = 1") && !found.contains("lto = true"));
+        assert!(release_profile("[profile.dev]\n").is_none());
     }
 
     #[test]

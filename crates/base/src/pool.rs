@@ -207,6 +207,7 @@ impl Step<'_> {
     }
 
     /// Number of threads that may take part in a run, the calling one included.
+    #[inline]
     #[must_use]
     pub fn width(&self) -> usize {
         self.width

@@ -2,8 +2,9 @@
 //! output head of many models (a scale, a cap, a bias).
 
 use crate::elementwise::{BinaryOp, UnaryOp, binary_piece, unary_piece};
-use crate::exec::{Exec, Kernels, SharedMut, part_count, part_range};
+use crate::exec::{Exec, Kernels, SharedMut};
 use crate::matmul::{PEAK_OUTPUTS, peak};
+use crate::parts::{part_count, part_range};
 use cactus_simd::{Op, Simd};
 
 /// Elements that pass through all functions at once; whole stretches of [`PEAK_OUTPUTS`].

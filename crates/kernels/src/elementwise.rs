@@ -1,8 +1,9 @@
 //! Elementwise functions of one and two operands, and gated activations.
 
-use crate::exec::{Exec, Kernels, SharedMut, part_count, part_range};
+use crate::exec::{Exec, Kernels, SharedMut};
 use crate::math;
 use crate::matmul::{QuantizedRows, RowWriter};
+use crate::parts::{part_count, part_range};
 use cactus_quant::GROUP;
 use cactus_simd::{Op, Simd};
 use std::marker::PhantomData;

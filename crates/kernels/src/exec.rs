@@ -1,6 +1,7 @@
 //! Kernel sets, and their binding to threads.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::parts::{part_count, part_range};
 use cactus_base::{Step, knobs};
 use cactus_simd::{Isa, Op, Tier};
 use std::ops::Range;
@@ -107,25 +108,6 @@ impl Exec<'_> {
     }
 }
 
-/// How many parts to cut `units` pieces of work into, each of about `unit_cost` nanoseconds, for `width` threads: one
-/// when it is not worth waking a neighbor, otherwise a few per thread so that a slow one does not hold the rest up.
-pub(crate) fn part_count(width: usize, units: usize, unit_cost: usize) -> usize {
-    /// Cost of a part below which claiming it costs more than it gains.
-    const MIN_PART_COST: usize = 2_000;
-    if width <= 1 {
-        return usize::from(units > 0);
-    }
-    let by_cost = units.saturating_mul(unit_cost) / MIN_PART_COST;
-    by_cost.clamp(1, 4 * width).min(units)
-}
-
-/// Units `part` of `parts` when `units` are cut evenly.
-pub(crate) fn part_range(units: usize, parts: usize, part: usize) -> Range<usize> {
-    let (each, more) = (units / parts, units % parts);
-    let start = part * each + part.min(more);
-    start..start + each + usize::from(part < more)
-}
-
 /// Checks that a slice of `len` elements holds `rows` rows of `width` elements, `stride` apart.
 pub(crate) fn check_strided(what: &str, len: usize, rows: usize, stride: usize, width: usize) {
     assert!(
@@ -191,42 +173,5 @@ impl<'a, T> SharedMut<'a, T> {
 
     pub(crate) fn len(&self) -> usize {
         self.len
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn part_range_covers_all_units_in_order() {
-        for units in [0, 1, 5, 16, 17, 100] {
-            for parts in [1, 2, 3, 7, 16] {
-                let mut next = 0;
-                for part in 0..parts {
-                    let range = part_range(units, parts, part);
-                    assert_eq!(range.start, next);
-                    next = range.end;
-                }
-                assert_eq!(next, units, "{units} {parts}");
-            }
-        }
-    }
-
-    #[test]
-    fn choose_unknown_tier_says_what_exists() {
-        let error = Kernels::choose("sse9").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnsupportedTier);
-        assert!(
-            error.to_string().contains("scalar") && error.to_string().contains("sse9"),
-            "{error}"
-        );
-        for kernels in Kernels::available() {
-            assert_eq!(Kernels::choose(kernels.tier().name()).unwrap().tier(), kernels.tier());
-        }
-        assert_eq!(
-            Kernels::choose("auto").unwrap().tier(),
-            Kernels::available().last().unwrap().tier()
-        );
     }
 }

@@ -4,8 +4,9 @@
 //! meet between the stages and not at every product. Many rows are computed in waves, which bound the memory. A result is the same however this is
 //! cut, as it depends neither on threads nor on other rows.
 
-use crate::exec::{SharedMut, part_count, part_range};
+use crate::exec::SharedMut;
 use crate::matmul::{Activations, Epilogue, QuantizedRows, RotatedRows};
+use crate::parts::{part_count, part_range};
 use crate::{Activation, Exec};
 use cactus_base::Step;
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
@@ -318,7 +319,7 @@ impl Exec<'_> {
         x: &(dyn Fn(usize) -> &'m Activations<'m> + Sync),
         out: &(dyn Fn(usize) -> SharedMut<'m, f32> + Sync),
     ) {
-        /// As of a product: see `matmul::block_parts`.
+        /// As of a product: see `parts::block_parts`.
         const MIN_SHARED_BYTES: usize = 128 << 10;
         let Some(layout) = members.first().map(|member| *member.matrix(which).layout()) else {
             return;

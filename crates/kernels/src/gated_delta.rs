@@ -4,7 +4,8 @@
 //! prompt reads the matrix from memory once, and parts are cut by columns as well as by heads. Sums over keys are one fused
 //! chain for each column in order of keys, so the bits do not depend on the cut.
 
-use crate::exec::{Exec, SharedMut, check_strided, part_count, part_range};
+use crate::exec::{Exec, SharedMut, check_strided};
+use crate::parts::{part_count, part_range};
 use cactus_simd::{Op, Simd};
 
 /// Vectors of columns that are held together.

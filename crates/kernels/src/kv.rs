@@ -38,8 +38,9 @@
 //! With `dim` = head_dim rounded up to a multiple of 16: keys `f16 [4][dim][16]`, then values `f16 [64][dim]`.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::exec::{Exec, SharedMut, check_strided, part_count, part_range};
+use crate::exec::{Exec, SharedMut, check_strided};
 use crate::matmul::{Cell, quantize_group, rotate_vectors};
+use crate::parts::{part_count, part_range};
 use cactus_base::checked;
 use cactus_quant::cq::{CQ_GROUP, groups};
 use cactus_simd::{Op, Simd};

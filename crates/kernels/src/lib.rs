@@ -44,6 +44,7 @@ mod math;
 pub mod matmul;
 mod norm;
 mod norm_fused;
+mod parts;
 pub mod registry;
 mod rope;
 mod scan;

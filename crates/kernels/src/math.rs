@@ -245,7 +245,3 @@ pub(crate) fn ln(x: f32) -> f32 {
     }
     (e * std::f64::consts::LN_2 + (2.0 * t + 2.0 * t * series)) as f32
 }
-
-#[cfg(test)]
-#[path = "math_tests.rs"]
-mod tests;

@@ -2,8 +2,9 @@
 //!
 //! Sums run in the crate's reduction order. Reciprocal roots are an exact square root and an exact division.
 
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
 use crate::matmul::{QuantizedRows, RowWriter};
+use crate::parts::{part_count, part_range};
 use cactus_quant::GROUP;
 use cactus_simd::{Op, Simd};
 

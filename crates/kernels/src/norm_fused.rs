@@ -1,9 +1,10 @@
 //! RMS norms together with what comes right before or behind them: one pass over rows that are still in the cache, with the
 //! bits of the operations one after the other.
 
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
 use crate::matmul::{QuantizedRows, RowWriter};
 use crate::norm::{PIECE, reciprocal_rms, scale_rows};
+use crate::parts::{part_count, part_range};
 use crate::rope::rotate;
 use cactus_quant::GROUP;
 use cactus_simd::{Op, Simd};

@@ -45,7 +45,8 @@ impl KernelRow {
 }
 
 /// `Simd::TILE_ROWS` of a tier, also where this build has no such token.
-fn tier_rows(tier: Tier) -> usize {
+#[must_use]
+pub fn tier_rows(tier: Tier) -> usize {
     match tier {
         Tier::Avx512Vnni => 8,
         _ => 4,
@@ -111,48 +112,5 @@ pub fn rows() -> &'static [KernelRow] {
         "score_rows" "f32" <- "q15" "i8" [1 x 16];
         "score_rows" "f32" <- "f32" "f32" [1 x 16];
         "hamming_rows" "u32" <- "b1" "b1" [1 x 16];
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cactus_simd::{Isa, Op, Simd};
-
-    #[test]
-    fn tier_rows_are_those_of_the_tokens() {
-        struct TileRows;
-        impl Op for TileRows {
-            type Output = usize;
-            fn eval<S: Simd>(self, _: S) -> usize {
-                S::TILE_ROWS
-            }
-        }
-        for isa in Isa::available() {
-            assert_eq!(isa.dispatch(TileRows), tier_rows(isa.tier()), "{}", isa.tier());
-        }
-    }
-
-    #[test]
-    fn names_follow_the_grammar_and_are_unique() {
-        let types = [
-            "f32", "f16", "i8g32", "q8r", "q8h", "cq1g128", "cq2g128", "cq3g128", "cq4g128", "cq5g128", "cq6g128",
-            "q15", "i8", "b1", "u32",
-        ];
-        let mut names = Vec::new();
-        for row in rows() {
-            let operands = [Some(row.out), Some(row.lhs), row.rhs];
-            assert!(operands.into_iter().flatten().all(|t| types.contains(&t)), "{row:?}");
-            assert!(row.op.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{row:?}");
-            names.extend(Tier::ALL.map(|tier| row.name(tier)));
-        }
-        assert!(
-            names.contains(&"attention_f32_f32_i8g32_8x64_avx512_vnni".to_owned()),
-            "{names:?}"
-        );
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
     }
 }

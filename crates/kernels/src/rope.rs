@@ -1,7 +1,8 @@
 //! Rotary position embedding (Su et al. 2021): pairs of one element from each half, or of neighbors.
 
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
 use crate::math::sin_cos;
+use crate::parts::{part_count, part_range};
 use cactus_simd::{Op, Simd};
 
 /// The angle of pair `pair` at a position with an element for each axis: `f32(position) * inv_freq` of each axis, rounded, and their sum in

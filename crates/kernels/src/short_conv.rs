@@ -1,6 +1,7 @@
 //! Short causal depthwise convolution with a state, as in LFM2 (Liquid AI 2025) and H3 (Fu et al. 2022).
 
-use crate::exec::{Exec, SharedMut, check_strided, part_count, part_range};
+use crate::exec::{Exec, SharedMut, check_strided};
+use crate::parts::{part_count, part_range};
 use cactus_simd::{Op, Simd};
 
 /// Longest kernel supported.

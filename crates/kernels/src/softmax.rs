@@ -1,7 +1,8 @@
 //! Softmax over rows.
 
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
 use crate::math::exp;
+use crate::parts::{part_count, part_range};
 use cactus_simd::{Op, Simd};
 
 impl Exec<'_> {

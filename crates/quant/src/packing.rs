@@ -59,6 +59,7 @@ impl Packing {
     ];
 
     /// Bits of an index of the codebook packings, `None` for the others.
+    #[inline]
     #[must_use]
     pub const fn codebook_bits(self) -> Option<u32> {
         match self {
@@ -151,6 +152,7 @@ impl Packing {
     }
 
     /// Whether blocks of [`BLOCK_ROWS`] outputs are interleaved, as the matrix kernels need it.
+    #[inline]
     #[must_use]
     pub const fn is_interleaved(self) -> bool {
         !matches!(self, Self::RowMajor)
@@ -219,18 +221,21 @@ impl PackedLayout {
     }
 
     /// The packing.
+    #[inline]
     #[must_use]
     pub fn packing(&self) -> Packing {
         self.packing
     }
 
     /// Rows: outputs of the product.
+    #[inline]
     #[must_use]
     pub fn n(&self) -> usize {
         self.n
     }
 
     /// Columns: inputs of the product.
+    #[inline]
     #[must_use]
     pub fn k(&self) -> usize {
         self.k
@@ -243,12 +248,14 @@ impl PackedLayout {
     }
 
     /// Bytes of the data, padding included.
+    #[inline]
     #[must_use]
     pub fn data_bytes(&self) -> usize {
         self.data_bytes
     }
 
     /// Number of blocks; for [`Packing::RowMajor`] each row is one.
+    #[inline]
     #[must_use]
     pub fn blocks(&self) -> usize {
         match self.packing {
@@ -258,6 +265,7 @@ impl PackedLayout {
     }
 
     /// Bytes from a block to the next.
+    #[inline]
     #[must_use]
     pub fn block_bytes(&self) -> usize {
         self.block_bytes

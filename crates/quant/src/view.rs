@@ -36,36 +36,42 @@ impl<'a> PackedView<'a> {
         Ok(Self { layout, data })
     }
 
+    #[inline]
     pub(crate) fn of(layout: PackedLayout, data: &'a [u8]) -> Self {
         debug_assert_eq!(layout.data_bytes(), data.len());
         Self { layout, data }
     }
 
     /// Shape and packing.
+    #[inline]
     #[must_use]
     pub fn layout(&self) -> &PackedLayout {
         &self.layout
     }
 
     /// Rows: outputs of the product.
+    #[inline]
     #[must_use]
     pub fn n(&self) -> usize {
         self.layout.n()
     }
 
     /// Columns: inputs of the product.
+    #[inline]
     #[must_use]
     pub fn k(&self) -> usize {
         self.layout.k()
     }
 
     /// The packing.
+    #[inline]
     #[must_use]
     pub fn packing(&self) -> Packing {
         self.layout.packing()
     }
 
     /// The data: exactly [`PackedLayout::data_bytes`].
+    #[inline]
     #[must_use]
     pub fn data(&self) -> &'a [u8] {
         self.data
@@ -75,6 +81,7 @@ impl<'a> PackedView<'a> {
     ///
     /// # Panics
     /// When there is no such block: a programming error.
+    #[inline]
     #[must_use]
     pub fn block(&self, index: usize) -> &'a [u8] {
         let bytes = self.layout.block_bytes();

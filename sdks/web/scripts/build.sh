@@ -12,7 +12,7 @@ rustup target list --installed | grep -qx wasm32-wasip1 || rustup target add was
 # One stack serves everything, so it is as large as the largest that another system gives a thread: the grammar compiler's
 # (crates/text). It lies below all data, so that what overflows it faults instead of writing over something.
 stack=$((32 << 20))
-profile=${CACTUS_WEB_PROFILE:-release}
+profile=${CACTUS_WEB_PROFILE:-dist}
 flags=(
     -C target-feature=+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals
     # Sizes have 32 bits, and files are not trusted.

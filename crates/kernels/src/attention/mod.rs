@@ -30,9 +30,10 @@
 mod half;
 mod int8;
 
-use crate::exec::{Exec, SharedMut, check_strided, part_range};
+use crate::exec::{Exec, SharedMut, check_strided};
 use crate::kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
 use crate::math::{exp2_weight, tanh};
+use crate::parts::part_range;
 use bytemuck::Zeroable;
 use cactus_simd::{Op, Simd};
 use std::mem::MaybeUninit;

@@ -2,7 +2,8 @@
 
 use super::attention_strip::Strip;
 use super::product::packed_bytes;
-use crate::exec::{Exec, SharedMut, part_range};
+use crate::exec::{Exec, SharedMut};
+use crate::parts::part_range;
 use cactus_base::Step;
 use cactus_quant::BLOCK_ROWS;
 use std::ops::Range;

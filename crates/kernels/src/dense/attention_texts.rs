@@ -2,7 +2,8 @@
 //! others, and no score between two texts is computed.
 
 use super::{DenseAttention, ScoreOperands};
-use crate::exec::{Exec, SharedMut, part_range};
+use crate::exec::{Exec, SharedMut};
+use crate::parts::part_range;
 use cactus_base::Step;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -3,8 +3,9 @@
 use super::frame::{Frame, stripe_windows};
 use super::product::packed_bytes;
 use super::reduce::ReduceOp;
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
 use crate::matmul::Epilogue;
+use crate::parts::{part_count, part_range};
 use std::ops::Range;
 
 /// A window that slides over up to three axes; axes that are not there have size 1.

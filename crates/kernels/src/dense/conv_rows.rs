@@ -4,8 +4,9 @@
 //! places at a time. In single precision the sums are those of [`Exec::conv`], in every bit.
 
 use super::conv::Window;
-use crate::exec::{Exec, SharedMut, part_range};
+use crate::exec::{Exec, SharedMut};
 use crate::matmul::{Activations, Epilogue, QuantizedRows};
+use crate::parts::part_range;
 use cactus_base::Step;
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use std::ops::Range;

@@ -6,8 +6,9 @@
 use super::conv::Window;
 use super::frame::Frame;
 use crate::elementwise::unary_piece;
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
 use crate::matmul::Epilogue;
+use crate::parts::{part_count, part_range};
 use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{Op, Simd};
 

@@ -6,7 +6,8 @@
 //! of the output that it touches.
 
 use super::conv::Window;
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
+use crate::parts::{part_count, part_range};
 use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{Op, Simd};
 use std::ops::Range;

@@ -1,7 +1,8 @@
 //! Products of two activations: the right one is packed as a weight would be.
 
-use crate::exec::{Exec, SharedMut, check_strided, part_count, part_range};
+use crate::exec::{Exec, SharedMut, check_strided};
 use crate::matmul::{Activations, Epilogue};
+use crate::parts::{part_count, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedLayout, PackedView, Packing};
 
 /// Bytes that `n` outputs of `k` inputs take packed; 0 where there is nothing to pack.

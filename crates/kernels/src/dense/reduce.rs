@@ -1,6 +1,7 @@
 //! Reductions over a block of axes.
 
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
+use crate::parts::{part_count, part_range};
 
 /// What a reduction gives.
 #[non_exhaustive]

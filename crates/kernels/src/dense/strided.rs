@@ -1,7 +1,8 @@
 //! Walking over elements by shape and strides.
 
 use crate::elementwise::BinaryOp;
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
+use crate::parts::{part_count, part_range};
 use smallvec::{SmallVec, smallvec};
 
 /// Sizes or strides of axes. Those of few axes take no memory of their own, so that a call of a small function takes none.

@@ -6,7 +6,7 @@ use cactus_quant::cq::rotation::rotate;
 use cactus_simd::{Op, Simd};
 
 /// Share of the mean diagonal added to the diagonal.
-const DAMPING: f64 = 0.01;
+pub const DAMPING: f64 = 0.01;
 /// Rows factored before the rest is brought up to date.
 const PANEL: usize = 64;
 /// Columns updated at a time, so that a panel stays in the cache nearest to the CPU.
@@ -21,8 +21,9 @@ pub struct Curvature {
 
 /// The factors `U D Uᵀ` of a span.
 #[derive(Debug)]
-pub(super) struct Factors {
-    pub(super) span: Span,
+pub struct Factors {
+    /// Which inputs.
+    pub span: Span,
     /// `[size, size]`: row `i` holds `U_ji` for `j < i`; the rest is unspecified.
     rows: Vec<f32>,
     diagonal: Vec<f32>,
@@ -35,21 +36,25 @@ impl Curvature {
         self.k
     }
 
-    pub(super) fn spans(&self) -> &[Factors] {
+    /// One for each span.
+    #[must_use]
+    pub fn spans(&self) -> &[Factors] {
         &self.spans
     }
 }
 
 impl Factors {
     /// What errors of the inputs before `i` leave to input `i`: `U_ji` for `j < i`, counted from the span's first input.
+    #[must_use]
     #[inline(always)]
-    pub(super) fn row(&self, i: usize) -> &[f32] {
+    pub fn row(&self, i: usize) -> &[f32] {
         &self.rows[i * self.span.size..][..i]
     }
 
     /// `D_i`.
+    #[must_use]
     #[inline(always)]
-    pub(super) fn weight(&self, i: usize) -> f32 {
+    pub fn weight(&self, i: usize) -> f32 {
         self.diagonal[i]
     }
 }
@@ -194,108 +199,6 @@ fn update(before: &mut [f32], panel: &[f32], n: usize, pivots: &[f32]) {
                 }
                 for (j, x) in target.iter_mut().enumerate() {
                     *x -= (c[0] * u[0][j] + c[1] * u[1][j]) + (c[2] * u[2][j] + c[3] * u[3][j]);
-                }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Kernels;
-    use cactus_base::{Pool, Step};
-    use cactus_testkit::noise;
-
-    /// Rows of correlated inputs.
-    fn inputs(k: usize) -> Vec<f32> {
-        let (own, common) = (noise(2 * k * k, 9), noise(2 * k, 8));
-        let of = |(at, x): (usize, &f32)| {
-            let (row, i) = (at / k, at % k);
-            x * (1.0 + (i % 7) as f32) + common[row] * (i % 5) as f32
-        };
-        own.iter().enumerate().map(of).collect()
-    }
-
-    fn moments(exec: Exec<'_>, k: usize) -> SecondMoments {
-        let mut sums = SecondMoments::new(k);
-        exec.add_second_moments(&inputs(k), &mut sums);
-        sums
-    }
-
-    #[test]
-    fn factors_multiply_to_the_damped_rotated_moments() {
-        let step = Step::inline();
-        for (kernels, k) in Kernels::available().flat_map(|kernels| [33, 160, 288, 1120].map(|k| (kernels, k))) {
-            let exec = Exec { kernels, step: &step };
-            let h = moments(exec, k);
-            let c = exec.curvature(&h);
-            let mut mean = 0.0;
-            for s in h.spans() {
-                h.each(s, &mut |i, j, x| {
-                    mean += if i == j { f64::from(x) / k as f64 } else { 0.0 }
-                });
-            }
-            for f in c.spans() {
-                let n = f.span.size;
-                let mut expected = vec![0f32; n * n];
-                h.each(&f.span, &mut |i, j, x| {
-                    let x = (f64::from(x) / mean) as f32;
-                    (expected[i * n + j], expected[j * n + i]) = (x, x);
-                });
-                rotate_both(&mut expected, &f.span);
-                // Of the larger ones, every 37th place.
-                for at in (0..n * n).step_by(if n > 300 { 37 } else { 1 }) {
-                    let (a, b) = (at / n, at % n);
-                    let u = |i: usize, j: usize| if i == j { 1.0 } else { f64::from(f.row(i)[j]) };
-                    if b > a {
-                        continue;
-                    }
-                    let found: f64 = (a..n).map(|i| u(i, a) * f64::from(f.weight(i)) * u(i, b)).sum();
-                    let damping = if a == b { DAMPING } else { 0.0 };
-                    let error = (found - f64::from(expected[a * n + b]) - damping).abs();
-                    assert!(error < 2e-4, "{k}: {a} {b} {found} {}", expected[a * n + b]);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn any_tier_and_number_of_threads_gives_equal_bits() {
-        let (pool, mut bits) = (Pool::new(3), None);
-        for (kernels, width) in Kernels::available().flat_map(|kernels| [(kernels, 1), (kernels, 3)]) {
-            let step = pool.step(width);
-            let exec = Exec { kernels, step: &step };
-            let c = exec.curvature(&moments(exec, 1120));
-            let of = |f: &Factors| {
-                (0..f.span.size)
-                    .flat_map(|i| [f.row(i), &[f.weight(i)]].concat())
-                    .collect::<Vec<_>>()
-            };
-            let found: Vec<u32> = c.spans().iter().flat_map(of).map(f32::to_bits).collect();
-            assert!(
-                *bits.get_or_insert_with(|| found.clone()) == found,
-                "{} {width}",
-                kernels.tier()
-            );
-        }
-    }
-
-    #[test]
-    fn useless_moments_leave_every_input_to_itself() {
-        let step = Step::inline();
-        for kernels in Kernels::available() {
-            let exec = Exec { kernels, step: &step };
-            for x in [0.0, f32::NAN, 1e19, 1e30] {
-                let mut sums = SecondMoments::new(64);
-                exec.add_second_moments(&[x; 64], &mut sums);
-                let c = exec.curvature(&sums);
-                let f = &c.spans()[0];
-                if x == 1e19 {
-                    // A matrix of rank one: damping keeps it usable.
-                    assert!((0..64).all(|i| f.weight(i) > 0.0 && f.row(i).iter().all(|x| x.is_finite())));
-                } else {
-                    assert!((0..64).all(|i| f.weight(i) == 1.0 && f.row(i).iter().all(|x| *x == 0.0)));
                 }
             }
         }

@@ -24,10 +24,10 @@ mod encode;
 mod factor;
 mod moments;
 
-pub use factor::Curvature;
+pub use factor::{Curvature, DAMPING, Factors};
 pub use moments::SecondMoments;
 
-use crate::exec::part_range;
+use crate::parts::part_range;
 use cactus_quant::cq::groups;
 
 /// Most inputs of a span.
@@ -35,17 +35,18 @@ pub const SPAN_INPUTS: usize = 1024;
 
 /// Consecutive groups of inputs whose errors are fed back among themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Span {
+pub struct Span {
     /// First input.
-    start: usize,
+    pub start: usize,
     /// Inputs, those that fill up the last group too.
-    size: usize,
+    pub size: usize,
     /// Index in the row, first input counted from the span's, and size of each group.
-    groups: Vec<(usize, usize, usize)>,
+    pub groups: Vec<(usize, usize, usize)>,
 }
 
 /// The spans of a row of `k` inputs.
-fn spans(k: usize) -> Vec<Span> {
+#[must_use]
+pub fn spans(k: usize) -> Vec<Span> {
     let all: Vec<(usize, usize)> = groups(k).collect();
     let padded = all.last().map_or(0, |(start, d)| start + d);
     let count = padded.div_ceil(SPAN_INPUTS);
@@ -59,32 +60,4 @@ fn spans(k: usize) -> Vec<Span> {
         }
     };
     (0..count).map(span).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_are_whole_groups_of_about_equal_width() {
-        for (k, expected) in [
-            (1, vec![(0, 32)]),
-            (576, vec![(0, 576)]),
-            (1024, vec![(0, 1024)]),
-            (1536, vec![(0, 768), (768, 768)]),
-            (2150, vec![(0, 768), (768, 768), (1536, 640)]),
-        ] {
-            let found: Vec<_> = spans(k).iter().map(|s| (s.start, s.size)).collect();
-            assert_eq!(found, expected, "{k}");
-        }
-        for k in [1, 33, 350, 1120, 4864, 8960, 18944] {
-            let all = spans(k);
-            let inner = all
-                .iter()
-                .flat_map(|s| s.groups.iter().map(|&(i, start, d)| (i, s.start + start, d)));
-            let groups: Vec<_> = groups(k).enumerate().map(|(i, (start, d))| (i, start, d)).collect();
-            assert_eq!(inner.collect::<Vec<_>>(), groups, "{k}");
-            assert!(all.iter().all(|s| s.size <= SPAN_INPUTS), "{k}");
-        }
-    }
 }

@@ -30,22 +30,28 @@ struct Panel {
     sums: Vec<f32>,
 }
 
+/// First input, columns and end of each panel of a span.
+fn extents(span: &Span) -> impl Iterator<Item = (usize, usize, usize)> {
+    let (first, end) = (span.start, span.start + span.size);
+    (first..end)
+        .step_by(PANEL)
+        .map(move |start| (start, PANEL.min(end - start), end))
+}
+
+fn panels(span: &Span) -> impl Iterator<Item = Panel> {
+    extents(span).map(|(start, columns, end)| Panel {
+        start,
+        columns,
+        sums: vec![0.0; (end - start) * columns],
+    })
+}
+
 impl SecondMoments {
     /// Sums of nothing, for `k` inputs.
     #[must_use]
     pub fn new(k: usize) -> Self {
         let spans = spans(k);
-        let mut panels = Vec::new();
-        for s in &spans {
-            for at in (0..s.size).step_by(PANEL) {
-                let columns = PANEL.min(s.size - at);
-                panels.push(Panel {
-                    start: s.start + at,
-                    columns,
-                    sums: vec![0.0; (s.size - at) * columns],
-                });
-            }
-        }
+        let panels = spans.iter().flat_map(panels).collect();
         Self {
             k,
             spans,
@@ -57,13 +63,10 @@ impl SecondMoments {
     /// Bytes of the sums for `k` inputs.
     #[must_use]
     pub fn bytes(k: usize) -> usize {
-        let of = |s: &Span| {
-            (0..s.size)
-                .step_by(PANEL)
-                .map(|at| (s.size - at) * PANEL.min(s.size - at) * 4)
-                .sum::<usize>()
-        };
-        spans(k).iter().map(of).sum()
+        let all = spans(k);
+        let sums = all.iter().flat_map(extents);
+        sums.map(|(start, columns, end)| (end - start) * columns * size_of::<f32>())
+            .sum()
     }
 
     /// Inputs.
@@ -78,12 +81,14 @@ impl SecondMoments {
         self.seen
     }
 
-    pub(super) fn spans(&self) -> &[Span] {
+    /// The spans within which they are summed.
+    #[must_use]
+    pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
     /// Calls `f` with every place `i`, `j <= i` of the lower triangle of a span, counted from the span's first input.
-    pub(super) fn each(&self, span: &Span, f: &mut dyn FnMut(usize, usize, f32)) {
+    pub fn each(&self, span: &Span, f: &mut dyn FnMut(usize, usize, f32)) {
         let end = span.start + span.size;
         for p in self.panels.iter().filter(|p| (span.start..end).contains(&p.start)) {
             let at = p.start - span.start;
@@ -161,57 +166,5 @@ impl Exec<'_> {
                 &mut panel.sums,
             );
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Kernels;
-    use cactus_base::Pool;
-
-    #[test]
-    fn sums_are_second_moments_within_spans_with_equal_bits() {
-        for k in [19, 300, 1120] {
-            let x: Vec<f32> = (0..7 * k).map(|i| ((i * 37 % 23) as f32 - 11.0) / 4.0).collect();
-            let (pool, mut bits) = (Pool::new(3), None);
-            for kernels in Kernels::available() {
-                for width in [1, 3] {
-                    let step = pool.step(width);
-                    let exec = Exec { kernels, step: &step };
-                    let mut sums = SecondMoments::new(k);
-                    exec.add_second_moments(&x[..3 * k], &mut sums);
-                    exec.add_second_moments(&x[3 * k..], &mut sums);
-                    assert_eq!(sums.seen(), 7);
-                    let mut all = Vec::new();
-                    for s in sums.spans().to_vec() {
-                        sums.each(&s, &mut |i, j, found| {
-                            let (i, j) = (s.start + i, s.start + j);
-                            let of = |i: usize, row: &[f32]| row.get(i).copied().unwrap_or(0.0);
-                            let exact: f32 = x.chunks_exact(k).map(|row| of(i, row) * of(j, row)).sum();
-                            assert!((found - exact).abs() < 1e-3, "{k}: {i} {j} {found} {exact}");
-                            all.push(found.to_bits());
-                        });
-                    }
-                    assert_eq!(*bits.get_or_insert_with(|| all.clone()), all, "{k} {}", kernels.tier());
-                    let held: usize = sums.panels.iter().map(|p| p.sums.len() * 4).sum();
-                    assert_eq!(SecondMoments::bytes(k), held);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_not_finite_spoils_nothing() {
-        let step = Step::inline();
-        for kernels in Kernels::available() {
-            let exec = Exec { kernels, step: &step };
-            let mut sums = SecondMoments::new(2);
-            exec.add_second_moments(&[1.0, f32::NAN, f32::INFINITY, 2.0], &mut sums);
-            let mut diagonal = Vec::new();
-            let span = sums.spans()[0].clone();
-            sums.each(&span, &mut |i, j, x| diagonal.extend((i == j && i < 2).then_some(x)));
-            assert_eq!(diagonal, [1.0, 4.0]);
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! Rows of a packed table.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
+use crate::parts::{part_count, part_range};
 use cactus_quant::PackedView;
 
 impl Exec<'_> {

@@ -1,7 +1,8 @@
 //! Products with float weights.
 
-use super::{Target, block_parts};
-use crate::exec::{Exec, part_range};
+use super::Target;
+use crate::exec::Exec;
+use crate::parts::{block_parts, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;

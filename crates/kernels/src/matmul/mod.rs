@@ -46,7 +46,8 @@ pub use rows::QuantizedRows;
 pub(crate) use rows::{Cell, RowWriter, quantize_group};
 
 use crate::elementwise::{UnaryOp, keep_piece_within, unary_piece};
-use crate::exec::{Exec, Kernels, SharedMut, check_strided, part_range};
+use crate::exec::{Exec, Kernels, SharedMut, check_strided};
+use crate::parts::{block_parts, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use cactus_simd::Simd;
 use std::ops::Range;
@@ -294,22 +295,6 @@ impl Exec<'_> {
     }
 }
 
-/// Number of runs for `blocks` blocks of `cost_ns` in all: at most `run_blocks` each. With several threads it is a
-/// multiple of their number, and a few runs each so that a slow thread does not hold the rest up, as long as the runs are
-/// long: each one begins by waiting for memory.
-fn block_parts(blocks: usize, width: usize, cost_ns: usize, run_blocks: usize) -> usize {
-    /// Cost of a product below which waking a neighbor costs more than it gains.
-    const MIN_SHARED_NS: usize = 4_000;
-    /// Cost of a run below which cutting it in two loses more than it gains.
-    const MIN_RUN_NS: usize = 6_000;
-    let by_size = blocks.div_ceil(run_blocks);
-    if width <= 1 || cost_ns < MIN_SHARED_NS {
-        return by_size;
-    }
-    let by_balance = (cost_ns / MIN_RUN_NS / width).clamp(1, 4) * width;
-    by_size.max(by_balance).next_multiple_of(width).min(blocks)
-}
-
 /// Where the results of a product go.
 struct Target<'a> {
     kernels: &'static Kernels,
@@ -397,28 +382,4 @@ impl Target<'_> {
 pub(crate) fn peak<S: Simd>(s: S, v: S::F) -> f32 {
     // Zero times a number is zero, times anything else NaN.
     s.reduce_max(v) + s.reduce_sum(s.mul(v, s.zero()))
-}
-
-#[cfg(test)]
-mod block_parts_tests {
-    use super::block_parts;
-
-    #[test]
-    fn block_parts_by_cost_and_width() {
-        // (blocks, width, cost in ns, largest run), expected parts
-        for (case, expected) in [
-            ((36, 1, 1_000_000, 100), 1),
-            ((36, 1, 1_000_000, 10), 4),
-            ((36, 2, 3_000, 100), 1),
-            ((36, 2, 12_000, 100), 2),
-            ((192, 2, 60_000, 1000), 8),
-            ((3072, 2, 1_000_000, 100), 32),
-            ((1, 2, 1_000_000, 100), 1),
-            ((3, 4, 1_000_000, 100), 3),
-            ((36, 3, 24_000, 1000), 3),
-        ] {
-            let (blocks, width, cost_ns, run_blocks) = case;
-            assert_eq!(block_parts(blocks, width, cost_ns, run_blocks), expected, "{case:?}");
-        }
-    }
 }

@@ -2,7 +2,8 @@
 
 use super::TILE_ROWS;
 use crate::elementwise::keep_within;
-use crate::exec::{Exec, SharedMut, part_count, part_range};
+use crate::exec::{Exec, SharedMut};
+use crate::parts::{part_count, part_range};
 use bytemuck::{Pod, Zeroable};
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, CQ_UNIT, groups, rotation};
 use cactus_simd::{Op, Simd};

@@ -35,6 +35,7 @@ impl Codebook {
     ///
     /// # Panics
     /// For other numbers: a programming error.
+    #[inline]
     #[must_use]
     pub fn of(bits: u32, d: usize) -> &'static Self {
         static BOOKS: [[OnceLock<Codebook>; 6]; 3] = [const { [const { OnceLock::new() }; 6] }; 3];
@@ -84,6 +85,7 @@ impl Codebook {
     }
 
     /// The levels as integers in `-127..=127`, by index; zeros beyond the last.
+    #[inline]
     #[must_use]
     pub fn integers(&self) -> &[i8; MAX_LEVELS] {
         &self.integers

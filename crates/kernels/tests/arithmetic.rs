@@ -1,7 +1,15 @@
-//! Error bounds in units in the last place against `f64`, and equal bits on all tiers.
+//! Elementary functions: error bounds in units in the last place against `f64`, and equal bits on all tiers. And how work is cut.
 
-use super::*;
-use cactus_simd::{Isa, Op, Scalar};
+#[allow(dead_code)]
+#[path = "../src/math.rs"]
+mod math;
+#[allow(dead_code)]
+#[path = "../src/parts.rs"]
+mod parts;
+
+use cactus_simd::{Isa, Op, Scalar, Simd};
+use math::*;
+use parts::{block_parts, part_range};
 
 /// A function applied to 16 values.
 struct Apply<'a>(&'a str, [f32; 16]);
@@ -249,5 +257,39 @@ fn powers_of_two_as_integers_are_near_and_equal_everywhere() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn part_range_covers_all_units_in_order() {
+    for units in [0, 1, 5, 16, 17, 100] {
+        for parts in [1, 2, 3, 7, 16] {
+            let mut next = 0;
+            for part in 0..parts {
+                let range = part_range(units, parts, part);
+                assert_eq!(range.start, next);
+                next = range.end;
+            }
+            assert_eq!(next, units, "{units} {parts}");
+        }
+    }
+}
+
+#[test]
+fn block_parts_by_cost_and_width() {
+    // (blocks, width, cost in ns, largest run), expected parts
+    for (case, expected) in [
+        ((36, 1, 1_000_000, 100), 1),
+        ((36, 1, 1_000_000, 10), 4),
+        ((36, 2, 3_000, 100), 1),
+        ((36, 2, 12_000, 100), 2),
+        ((192, 2, 60_000, 1000), 8),
+        ((3072, 2, 1_000_000, 100), 32),
+        ((1, 2, 1_000_000, 100), 1),
+        ((3, 4, 1_000_000, 100), 3),
+        ((36, 3, 24_000, 1000), 3),
+    ] {
+        let (blocks, width, cost_ns, run_blocks) = case;
+        assert_eq!(block_parts(blocks, width, cost_ns, run_blocks), expected, "{case:?}");
     }
 }
