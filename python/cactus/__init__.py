@@ -24,6 +24,7 @@ _HOMES = {
     "Score": "answer",
     "Source": "answer",
     "ToolCall": "answer",
+    "Tool": "tools",
     "Transcriber": "hear",
     "Transcript": "hear",
     "Segment": "hear",
@@ -53,6 +54,8 @@ _HOMES = {
     "Question": "policy",
     "Target": "policy",
     "Progress": "progress",
+    "check_bundle": "model",
+    "memory_pressure": "model",
     "pipeline": "habits",
     "CactusError": "errors",
     "InvalidRequestError": "errors",
@@ -122,11 +125,14 @@ if TYPE_CHECKING:
     from .index import Index as Index
     from .index import Stored as Stored
     from .model import Model as Model
+    from .model import check_bundle as check_bundle
+    from .model import memory_pressure as memory_pressure
     from .policy import Policy as Policy
     from .policy import Question as Question
     from .policy import Target as Target
     from .progress import Progress as Progress
     from .session import Session as Session
+    from .tools import Tool as Tool
 
 
 def __getattr__(name: str):

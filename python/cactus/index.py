@@ -21,7 +21,7 @@ from . import in_sqlite
 from .asynchronous import in_thread
 from .embed import Embedder
 from .engine import native
-from .errors import InvalidRequestError
+from .errors import ClosedError, InvalidRequestError
 from .options import listed, path_of, refused, text_of, whole_number
 
 #: The name of a document: one kind of them in an index.
@@ -131,7 +131,7 @@ class Index:
         for name, (value, known) in words.items():
             if value not in known:
                 raise refused(name, " or ".join(map(repr, known)), value)
-        self._inner = native.Index.open(
+        self._open: Any = native.Index.open(
             path_of("path", path),
             dimensions=None if dimensions is None else whole_number("dimensions", dimensions, 1, 1 << 16),
             model=text_of("model", model),
@@ -139,6 +139,27 @@ class Index:
             encoding=encoding,
             ids=ids,
         )
+
+    @property
+    def _inner(self) -> Any:
+        if self._open is None:
+            raise ClosedError("the index is closed")
+        return self._open
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._open is None
+
+    def close(self) -> None:
+        """Lets go of the file, once calls under way have ended. Any later call raises ClosedError; a second `close` does nothing."""
+        self._open = None
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def model(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, overload
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, Union, overload
 from . import progress as bars
 from .answer import Answer, AnswerStream, Score, whole_answers
 from .asynchronous import AsyncAnswerStream, chunked, in_thread, streamed
+from .calling import ROUNDS, Calls, Confirm
 from .engine import native
-from .errors import InvalidRequestError, UnsupportedError
+from .errors import ClosedError, ForkedError, InvalidRequestError, UnsupportedError
 from .options import (
+    ASKED,
     Messages,
     Sampling,
     chat_body,
@@ -24,6 +27,7 @@ from .options import (
     encoded,
     item,
     listed,
+    messages_of,
     path_of,
     prompt_of,
     refused,
@@ -31,6 +35,7 @@ from .options import (
     text_of,
     token_ids,
     whole_number,
+    with_media,
 )
 from .policy import Policy
 
@@ -53,6 +58,29 @@ _SIZES = {
     "kv_tokens": 1 << 32,
 }
 _BITS = (1, 2, 3, 4, 5, 6, 8, 16, 32)
+#: Models that are in use, for `memory_pressure`.
+_OPEN: weakref.WeakSet[Model] = weakref.WeakSet()
+
+
+def check_bundle(path: str | os.PathLike[str], *, verify: bool = False) -> dict[str, Any]:
+    """What is known of the bundle in a folder, and whether this build can use it: `usable`, and where not, `error`, an exception
+    that may be raised. With `verify`, all of it is read and compared with its checksums.
+
+    Beside these, `readable_versions`, and where the bundle can be opened, `version`, `name`, `family`, `task`, `context_tokens`,
+    `vocab_size`, `mapped_bytes` and `checksum`.
+    """
+    report, error = native.check_bundle(path_of("path", path), verify)
+    return {**json.loads(report), "usable": error is None, "error": error}
+
+
+def memory_pressure() -> None:
+    """Says that memory is short: every open model forgets what it keeps of earlier prompts. Answers stay the same."""
+    for model in list(_OPEN):
+        try:
+            model._inner.forget_prefixes()
+        except (ClosedError, ForkedError):
+            # Nothing is kept of it.
+            pass
 
 
 class Model:
@@ -70,6 +98,7 @@ class Model:
         info = json.loads(inner.info())
         self._context: int = info["context_tokens"]
         self._vocab: int = info["vocab_size"]
+        _OPEN.add(self)
         #: The folder of the bundle.
         self.path = path
         #: As it was asked for.
@@ -186,6 +215,14 @@ class Model:
         else:
             self._inner.set_policy(policy._inner, policy._asked)
 
+    def set_threads(self, threads: int | None = None, decode_threads: int | None = None) -> None:
+        """Uses at most so many threads from now on, `threads` for prompts and `decode_threads` for answers, and at most as many as
+        the model was loaded with. None leaves one as it is. Answers are the same with any number."""
+        for name, value in (("threads", threads), ("decode_threads", decode_threads)):
+            if value is not None:
+                whole_number(name, value, 1, _SIZES[name])
+        self._inner.set_threads(threads, decode_threads)
+
     # ---- chat
 
     @overload
@@ -197,7 +234,10 @@ class Model:
         sounds: Sequence[Any] | None = ...,
         tools: Sequence[Any] | None = ...,
         tool_choice: Any = ...,
+        parallel_tool_calls: bool | None = ...,
         schema: Any = ...,
+        regex: str | None = ...,
+        grammar: str | None = ...,
         reasoning: bool | None = ...,
         template_variables: Mapping[str, Any] | None = ...,
         stream: Literal[False] = ...,
@@ -212,7 +252,10 @@ class Model:
         sounds: Sequence[Any] | None = ...,
         tools: Sequence[Any] | None = ...,
         tool_choice: Any = ...,
+        parallel_tool_calls: bool | None = ...,
         schema: Any = ...,
+        regex: str | None = ...,
+        grammar: str | None = ...,
         reasoning: bool | None = ...,
         template_variables: Mapping[str, Any] | None = ...,
         stream: Literal[True],
@@ -226,7 +269,10 @@ class Model:
         sounds: Sequence[Any] | None = None,
         tools: Sequence[Any] | None = None,
         tool_choice: Any = None,
+        parallel_tool_calls: bool | None = None,
         schema: Any = None,
+        regex: str | None = None,
+        grammar: str | None = None,
         reasoning: bool | None = None,
         template_variables: Mapping[str, Any] | None = None,
         stream: bool = False,
@@ -237,10 +283,11 @@ class Model:
         `images` go before the text of the last message: files, their bytes, images of Pillow, or arrays `[height, width, 3]` of bytes.
         In messages they are parts `{"type": "image", "image": …}`. So do `sounds`, for a model that hears: files, their bytes, or arrays
         `[samples]` of floats, mono, 16,000 a second; in messages `{"type": "audio", "audio": …}`.
-        `tools` are plain functions, pydantic models or the API's dicts; what the model calls is in `Answer.tool_calls`. With
-        `tool_choice`, "required" or a name, it has to. `schema` is the form that the answer is held to: a pydantic model, a
-        dataclass, a type, or a JSON Schema; `Answer.parsed` is the value. With `stream`, the pieces of text come as they are
-        made.
+        `tools` are plain functions, pydantic models or the API's dicts; what the model calls is in `Answer.tool_calls`, and
+        `chat_with_tools` calls it. With `tool_choice`, "required" or a name, it has to; `parallel_tool_calls=False` allows one call in
+        an answer. `schema` is the form that the answer is held to: a pydantic model, a dataclass, a type, or a JSON Schema;
+        `Answer.parsed` is the value. `regex`, or `grammar` in the form of Lark, hold it to something else. With `stream`, the pieces of
+        text come as they are made.
         """
         body = chat_body(
             messages,
@@ -248,7 +295,10 @@ class Model:
             sounds=sounds,
             tools=tools,
             tool_choice=tool_choice,
+            parallel_tool_calls=parallel_tool_calls,
             schema=schema,
+            regex=regex,
+            grammar=grammar,
             reasoning=reasoning,
             template_variables=template_variables,
             stream=stream,
@@ -270,6 +320,39 @@ class Model:
         if stream:
             return await streamed(lambda: AnswerStream(self._inner.submit("chat", body), schema))
         return (await in_thread(lambda held: whole_answers(held(self._inner.submit("chat", body)), schema)))[0]
+
+    def chat_with_tools(
+        self,
+        messages: Messages,
+        tools: Sequence[Any],
+        *,
+        rounds: int = ROUNDS,
+        confirm: Confirm | None = None,
+        **asked: Any,
+    ) -> Answer:
+        """Answers a conversation, and calls what the model asks for until it asks for nothing more, at most `rounds` times.
+
+        `tools` are plain functions and `cactus.Tool`s. What one gives is told to the model: a text as it is, anything else as JSON. What it raises is
+        told, too. `confirm` is asked before each call; where it does not give True, the model is told that the call was refused.
+        Further arguments are those of `chat`.
+        """
+        calls = Calls(tools, rounds, confirm, asked)
+        said = with_media(messages_of(messages), asked.get("images"), asked.get("sounds"))
+        asked = calls.later(asked)
+        while not calls.over(answer := self.chat(said, tools=tools, **asked)):
+            said = [*said, answer.to_message(), *calls.results(answer)]
+        return answer
+
+    async def achat_with_tools(
+        self, messages: Messages, tools: Sequence[Any], *, rounds: int = ROUNDS, confirm: Confirm | None = None, **asked: Any
+    ) -> Answer:
+        """As `chat_with_tools`, awaited; so are functions of the tools, and `confirm`, where they are `async`."""
+        calls = Calls(tools, rounds, confirm, asked)
+        said = with_media(messages_of(messages), asked.get("images"), asked.get("sounds"))
+        asked = calls.later(asked)
+        while not calls.over(answer := await self.achat(said, tools=tools, **asked)):
+            said = [*said, answer.to_message(), *await calls.aresults(answer)]
+        return answer
 
     def chat_batch(self, conversations: Sequence[Messages], **asked: Any) -> list[Answer]:
         """Answers many conversations, computed together."""
@@ -419,7 +502,7 @@ class Model:
 
     @property
     def info(self) -> dict[str, Any]:
-        """Context, vocabulary, threads, default options, checksum."""
+        """Family, task, whether it chats, context, vocabulary, threads, default options, checksum."""
         return json.loads(self._inner.info())
 
     @property
@@ -477,7 +560,7 @@ class Model:
 
 
 def _body(messages: Messages, **asked: Any) -> str:
-    names = ("images", "sounds", "tools", "tool_choice", "schema", "reasoning", "template_variables", "stream")
+    names = (*ASKED, "images", "sounds", "stream")
     options = {name: value for name, value in asked.items() if name not in names}
     return chat_body(messages, options=options, **{name: asked[name] for name in names if name in asked})
 

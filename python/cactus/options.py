@@ -15,6 +15,11 @@ from .tools import response_format, tool_entries
 
 Messages = Union[str, Sequence[Any]]
 
+#: What is asked of an answer in a conversation, beside how tokens are drawn.
+ASKED = (
+    "tools", "tool_choice", "parallel_tool_calls", "schema", "regex", "grammar", "reasoning", "template_variables",
+)  # fmt: skip
+
 
 class Sampling(TypedDict, total=False):
     """How to draw tokens and when to end. What is not named is as the model's own configuration has it."""
@@ -226,7 +231,10 @@ def chat_body(
     *,
     tools: Sequence[Any] | None = None,
     tool_choice: Any = None,
+    parallel_tool_calls: bool | None = None,
     schema: Any = None,
+    regex: str | None = None,
+    grammar: str | None = None,
     reasoning: bool | None = None,
     template_variables: Mapping[str, Any] | None = None,
     images: Sequence[Any] | None = None,
@@ -248,8 +256,13 @@ def chat_body(
             if isinstance(tool_choice, str) and tool_choice not in ("auto", "none", "required"):
                 tool_choice = {"type": "function", "function": {"name": tool_choice}}
             body["tool_choice"] = tool_choice
+        if parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = parallel_tool_calls
     if schema is not None:
         body["response_format"] = response_format(schema)
+    for name, form in (("regex", regex), ("grammar", grammar)):
+        if form is not None:
+            body[name] = text_of(name, form)
     variables = dict(template_variables or {})
     if reasoning is not None:
         variables["enable_thinking"] = reasoning

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import weakref
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from .answer import Answer, AnswerStream, whole_answers
 from .asynchronous import AsyncAnswerStream, in_thread, streamed
-from .errors import SavedSessionError
-from .options import Messages, chat_body, encoded, messages_of, path_of, with_media
+from .calling import ROUNDS, Calls, Confirm
+from .errors import ClosedError, SavedSessionError
+from .options import ASKED, Messages, chat_body, encoded, messages_of, path_of, with_media
 
 if TYPE_CHECKING:
     from .model import Model
 
-_ASKED = ("tools", "tool_choice", "schema", "reasoning", "template_variables")
 
 
 class Session:
@@ -30,18 +31,26 @@ class Session:
         #: What was said, as messages of the OpenAI API. They may be changed: only what is unlike before is computed again.
         self.messages: list[Any] = messages_of(messages) if messages is not None else []
         self._options = dict(options or {})
-        self._inner = model._inner.session()
+        self._open: Any = model._inner.session()
+        self._under_way: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @property
+    def _inner(self) -> Any:
+        if self._open is None:
+            raise ClosedError("the conversation is closed")
+        return self._open
 
     def _start(self, message: Any, stream: bool, asked: Mapping[str, Any]) -> tuple[Any, Any]:
         merged = {**self._options, **asked}
         before = list(self.messages)
         if message is not None:
             self.messages += messages_of(message) if isinstance(message, (str, list)) else messages_of([message])
-        given = {name: merged.pop(name) for name in _ASKED if name in merged}
+        given = {name: merged.pop(name) for name in ASKED if name in merged}
         try:
             media = [merged.pop(name, None) for name in ("images", "sounds")]
             self.messages[:] = with_media(self.messages, *media)
             submitted = self._inner.submit("chat", chat_body(self.messages, stream=stream, options=merged, **given))
+            self._under_way.add(submitted)
         except BaseException:
             self.messages[:] = before
             raise
@@ -74,6 +83,47 @@ class Session:
             return self._say(whole_answers(held(submitted), schema)[0])
 
         return await in_thread(whole)
+
+    def chat_with_tools(
+        self, message: Any, tools: Sequence[Any], *, rounds: int = ROUNDS, confirm: Confirm | None = None, **asked: Any
+    ) -> Answer:
+        """As `chat`, with calls of what the model asks for, as `Model.chat_with_tools` makes them. The conversation keeps the calls and what was told of
+        them."""
+        calls = Calls(tools, rounds, confirm, asked)
+        while not calls.over(answer := self.chat(message, tools=tools, **asked)):
+            message, asked = calls.results(answer), calls.later(asked)
+        return answer
+
+    async def achat_with_tools(
+        self, message: Any, tools: Sequence[Any], *, rounds: int = ROUNDS, confirm: Confirm | None = None, **asked: Any
+    ) -> Answer:
+        """As `chat_with_tools`, awaited."""
+        calls = Calls(tools, rounds, confirm, asked)
+        while not calls.over(answer := await self.achat(message, tools=tools, **asked)):
+            message, asked = await calls.aresults(answer), calls.later(asked)
+        return answer
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or its model was."""
+        return self._open is None or self.model.closed
+
+    def close(self) -> None:
+        """Ends its answers, waits for that, and frees its memory. Any later answer raises ClosedError; a second `close` does nothing.
+        Without it, a conversation that is forgotten is closed."""
+        inner, self._open = self._open, None
+        if inner is None:
+            return
+        for stream in list(self._under_way):
+            stream.cancel()
+        # Waits for who computes.
+        inner.reset()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def tokens(self) -> list[int]:

@@ -107,8 +107,24 @@ def tool_of(function: Callable[..., Any]) -> dict[str, Any]:
     return {"type": "function", "function": function_entry}
 
 
+@dataclasses.dataclass(frozen=True)
+class Tool:
+    """A function as a tool whose name, description and arguments are said by hand instead of by its hints and its docstring."""
+
+    function: Callable[..., Any]
+    name: str
+    description: str = ""
+    #: JSON Schema of the arguments.
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"type": "object", "properties": {}})
+
+    def entry(self) -> dict[str, Any]:
+        """The tool as the API has it."""
+        described = {"description": self.description} if self.description else {}
+        return {"type": "function", "function": {"name": self.name, **described, "parameters": dict(self.parameters)}}
+
+
 def tool_entries(tools: Sequence[Any]) -> list[dict[str, Any]]:
-    """Tools as the API has them. Taken are its own dicts, plain functions, and pydantic models."""
+    """Tools as the API has them. Taken are its own dicts, plain functions, `Tool`s and pydantic models."""
     if isinstance(tools, (str, bytes, Mapping)) or not hasattr(tools, "__iter__") or isinstance(tools, type):
         raise TypeError(f"`tools`: expected a list of functions, pydantic models or dicts, found one {type(tools).__name__}")
     entries = []
@@ -116,6 +132,8 @@ def tool_entries(tools: Sequence[Any]) -> list[dict[str, Any]]:
         if isinstance(tool, Mapping):
             is_entry = "function" in tool or "type" in tool
             entries.append(dict(tool) if is_entry else {"type": "function", "function": dict(tool)})
+        elif isinstance(tool, Tool):
+            entries.append(tool.entry())
         elif hasattr(tool, "model_json_schema"):
             schema = tool.model_json_schema()
             about = schema.pop("description", "") or ""

@@ -80,6 +80,17 @@ def test_filters_choose_by_metadata(tmp_path, filter, want):
     assert sorted(hit.id for hit in index.search([1, 1, 1], filter=filter)) == want
 
 
+def test_a_closed_index_says_so(tmp_path):
+    with filled(tmp_path / "i") as index:
+        assert len(index) == 3 and not index.closed
+    index.close()
+    assert index.closed
+    for call in (lambda: len(index), lambda: index.search([1, 0, 0]), lambda: index.model, index.compact):
+        with pytest.raises(ClosedError):
+            call()
+    assert len(Index(tmp_path / "i")) == 3
+
+
 def test_numbers_are_ids_too(tmp_path):
     index = Index(tmp_path / "index", dimensions=2, ids="number", encoding="f32", metric="euclidean")
     index.add([7, 8], [[0, 3], [4, 0]])

@@ -53,16 +53,13 @@ LACKS: dict[str, dict[str, list[str]]] = {
     # Python is the engine in its process, without the layer over C.
     "python": {
         "steps": [
-            "01-versions:0", "01-versions:1", "01-versions:3", "08-two-sessions:12", "08-two-sessions:15", "10-torn-characters:2",
-            "10-torn-characters:3", "10-torn-characters:5", "12-tool-loop:1", "12-tool-loop:2", "12-tool-loop:3", "12-tool-loop:4",
-            "13-schema:2", "13-schema:3", "19-index:12", "19-index:13", "26-consent:3", "28-bad-file:3", "28-bad-file:4",
-            "28-bad-file:5", "29-wrong-version:1", "31-errors:7", "32-closed:4", "32-closed:5", "32-closed:6", "32-closed:7",
-            "32-closed:8", "32-closed:18", "33-hints:2", "33-hints:3", "33-hints:5",
+            "01-versions:0", "10-torn-characters:2", "10-torn-characters:3", "10-torn-characters:5", "26-consent:3", "31-errors:7",
+            "32-closed:4", "32-closed:8",
         ],
         "events": ["started", "tool_call"],
         "fields": [
             "stop", "whole", "logprobs", "cached_tokens", "success", "cloud_handoff", "function_calls", "confidence", "prefill_tokens",
-            "token_id", "language_token", "window_s",
+            "token_id", "language_token", "window_s", "code",
         ],
     },
     # Pages ask nobody else.

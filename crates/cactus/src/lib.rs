@@ -54,7 +54,7 @@ pub use cactus_engine::chat::{ChatRequest, Message, Tool, ToolCall, ToolChoice};
 pub use cactus_engine::scheduler::{Event, Piece, Priority, Request, Scheduler, SchedulerLimits, SchedulerStats};
 pub use cactus_engine::{
     CancelToken, Completion, Delta, Error, ErrorKind, FinishReason, GenerateOptions, KvDType, LoadOptions, Model,
-    Result, Score, Session, Signal, TokenInfo,
+    Result, Score, Session, Signal, TokenInfo, check_bundle,
 };
 pub use cactus_tensor::{DType, Data, Tensor};
 pub use cactus_text::grammar::Grammar;

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::hearing::{Hears, Live};
 use crate::routed::{Policy, Routed};
 use crate::vectors::{self, Embeds};
-use cactus::{FinishReason, GenerateOptions, LoadOptions, Model, Request, Scheduler, SchedulerLimits};
+use cactus::{FinishReason, GenerateOptions, Model, Request, Scheduler, SchedulerLimits};
 use cactus_bundle::Bundle;
 use cactus_retrieval::SharedIndex;
 use serde_json::{Map, Value, json};
@@ -477,42 +477,12 @@ fn score(scheduler: &Arc<Scheduler>, step: &Value) -> Result<Value> {
 
 /// Whether a bundle can be used, and what is known of it.
 fn report(path: &Path, verify: bool) -> Value {
-    let mut report =
-        json!({"readable_versions": [cactus_bundle::OLDEST_BUNDLE_VERSION, cactus_bundle::BUNDLE_VERSION]});
-    let checked = check(path, verify, &mut report);
-    report["usable"] = json!(checked.is_ok());
-    if let Err(failure) = checked {
-        report["code"] = json!(failure.code());
-        report["kind"] = json!(failure.kind);
-        report["message"] = json!(failure.message);
+    let (mut report, checked) = cactus::check_bundle(path, verify);
+    report.insert("usable".to_owned(), json!(checked.is_ok()));
+    if let Err(failure) = checked.map_err(Failure::from) {
+        report.insert("code".to_owned(), json!(failure.code()));
+        report.insert("kind".to_owned(), json!(failure.kind));
+        report.insert("message".to_owned(), json!(failure.message));
     }
-    report
-}
-
-fn check(path: &Path, verify: bool, report: &mut Value) -> Result<()> {
-    let bundle = Bundle::open(path)?;
-    let manifest = bundle.manifest();
-    report["version"] = json!(manifest.version);
-    report["name"] = json!(manifest.name);
-    report["family"] = json!(manifest.family);
-    report["task"] = json!(manifest.task);
-    report["context_tokens"] = json!(manifest.context_tokens);
-    report["vocab_size"] = json!(manifest.vocab_size);
-    report["mapped_bytes"] = json!(bundle.mapped_bytes());
-    report["checksum"] = json!(manifest.checksum.to_string());
-    if verify {
-        let threads = cactus_base::Cores::detect().threads();
-        bundle.verify(threads, &|_| {}).whole()?;
-    }
-    let options = LoadOptions {
-        context_tokens: 64,
-        chunk_tokens: 16,
-        threads: Some(1),
-        ..LoadOptions::default()
-    };
-    let model = Model::of(Arc::new(bundle), &options)?;
-    if Model::has_tokenizer(model.bundle()) {
-        model.tokenizer()?;
-    }
-    Ok(())
+    Value::Object(report)
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chat;
+mod check;
 pub mod choices;
 mod completion;
 mod constraints;
@@ -30,6 +31,7 @@ pub mod stop;
 
 pub use cactus_bundle::Bundle;
 pub use cactus_runtime::KvDType;
+pub use check::check_bundle;
 pub use completion::{CancelToken, Completion, Delta, FinishReason, Overflow, Prefill, Score, TokenInfo};
 pub use constraints::GrammarStats;
 pub use error::{Error, ErrorKind, Result};

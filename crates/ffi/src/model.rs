@@ -1,12 +1,11 @@
 //! Models of our own API once they are loaded: what is known of one, tokens, scores, and hints from the system.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 use crate::loaded::MODELS;
 use crate::output::{owned, put_required};
 use crate::types::cactus_model;
 use crate::{guard, input, scoring};
-use cactus_engine::{Bundle, LoadOptions, Model};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 
@@ -202,8 +201,8 @@ pub unsafe extern "C" fn cactus_check_bundle(
             crate::output::put(report_json, std::ptr::null_mut());
             input::text(path, "path")?
         };
-        let mut report = Map::new();
-        let checked = check(Path::new(path), verify, &mut report);
+        let (mut report, checked) = cactus_engine::check_bundle(Path::new(path), verify);
+        let checked = checked.map_err(Failure::from);
         report.insert("usable".to_owned(), json!(checked.is_ok()));
         if let Err(failure) = &checked {
             report.insert("code".to_owned(), json!(failure.code as i32));
@@ -216,39 +215,4 @@ pub unsafe extern "C" fn cactus_check_bundle(
         }
         checked
     })
-}
-
-fn check(path: &Path, verify: bool, report: &mut Map<String, Value>) -> Result<()> {
-    let versions = [cactus_bundle::OLDEST_BUNDLE_VERSION, cactus_bundle::BUNDLE_VERSION];
-    report.insert("readable_versions".to_owned(), json!(versions));
-    let bundle = Bundle::open(path)?;
-    let manifest = bundle.manifest();
-    let known = json!({
-        "version": manifest.version,
-        "name": manifest.name,
-        "family": manifest.family,
-        "task": manifest.task,
-        "context_tokens": manifest.context_tokens,
-        "vocab_size": manifest.vocab_size,
-        "mapped_bytes": bundle.mapped_bytes(),
-        "checksum": manifest.checksum.to_string(),
-    });
-    if let Value::Object(known) = known {
-        report.extend(known);
-    }
-    if verify {
-        bundle.verify(cactus_base::Cores::detect().threads(), &|_| {}).whole()?;
-    }
-    // What can be lowered for this CPU can be run on it. A short context needs little memory.
-    let options = LoadOptions {
-        context_tokens: 64,
-        chunk_tokens: 16,
-        threads: Some(1),
-        ..LoadOptions::default()
-    };
-    let model = Model::of(std::sync::Arc::new(bundle), &options)?;
-    if Model::has_tokenizer(model.bundle()) {
-        model.tokenizer()?;
-    }
-    Ok(())
 }

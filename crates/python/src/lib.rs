@@ -58,6 +58,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<function::Function>()?;
     module.add_class::<array::Array>()?;
     module.add_class::<array::Input>()?;
+    module.add_function(wrap_pyfunction!(store::check_bundle, module)?)?;
     module.add_function(wrap_pyfunction!(store::prepare, module)?)?;
     module.add_function(wrap_pyfunction!(live::shutdown, module)?)?;
     Ok(())

@@ -191,6 +191,9 @@ impl Model {
         let model = scheduler.model();
         let template = model.chat_template().ok().flatten().is_some();
         Ok(json!({
+            "family": model.bundle().manifest().family,
+            "task": model.bundle().manifest().task,
+            "chat": template,
             "context_tokens": model.context_tokens(),
             "vocab_size": model.vocab_size(),
             "threads": model.threads(),
@@ -221,6 +224,20 @@ impl Model {
             "failed": stats.failed,
         })
         .to_string())
+    }
+
+    /// Uses at most so many threads from now on; `None` leaves one as it is.
+    #[pyo3(signature = (threads, decode_threads))]
+    fn set_threads(&self, py: Python<'_>, threads: Option<usize>, decode_threads: Option<usize>) -> PyResult<()> {
+        self.scheduler(py)?.model().set_threads(threads, decode_threads);
+        Ok(())
+    }
+
+    /// Lets go of what is kept of earlier prompts.
+    fn forget_prefixes(&self, py: Python<'_>) -> PyResult<()> {
+        let scheduler = self.scheduler(py)?;
+        live::outside(py, || scheduler.forget_prefixes());
+        Ok(())
     }
 
     /// Token ids of a text.

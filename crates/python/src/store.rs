@@ -36,6 +36,15 @@ impl Watcher for Sending {
     }
 }
 
+/// What is known of a bundle, as JSON, and what is wrong with it, if anything.
+#[pyfunction]
+pub(crate) fn check_bundle(py: Python<'_>, path: PathBuf, verify: bool) -> PyResult<(String, Option<PyErr>)> {
+    live::check(py)?;
+    let (report, checked) = live::outside(py, || cactus_engine::check_bundle(&path, verify));
+    let wrong = checked.err().map(|e| errors::of_engine(py, &e));
+    Ok((serde_json::Value::Object(report).to_string(), wrong))
+}
+
 /// The folder of a bundle of the model `name`, fetched and converted into the cache where need be. `progress` is called with
 /// stage, what, done and total. An interrupt stops a download or a conversion. A path that is not UTF-8 has to be that of a bundle.
 #[pyfunction]

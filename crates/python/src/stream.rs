@@ -225,7 +225,7 @@ impl State {
 }
 
 /// Answers to one request. Dropping it cancels them.
-#[pyclass(frozen, module = "cactus._native")]
+#[pyclass(frozen, weakref, module = "cactus._native")]
 pub(crate) struct Stream {
     state: Mutex<State>,
     cancel: CancelToken,

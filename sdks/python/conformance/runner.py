@@ -36,20 +36,13 @@ LEAVES_OUT = {
     "events": ["started", "tool_call"],
     "fields": [
         "stop", "whole", "logprobs", "cached_tokens", "success", "cloud_handoff", "function_calls", "confidence", "prefill_tokens",
-        "token_id", "language_token", "window_s",
+        "token_id", "language_token", "window_s", "code",
     ],
 }  # fmt: skip
 
 
 class Absent(Exception):
     """The package does not have it."""
-
-
-class Forgotten:
-    """What cannot be closed: the package would go on with it as long as it is named."""
-
-    def __init__(self, what: str):
-        self.what = what
 
 
 class Stream:
@@ -168,8 +161,6 @@ class Case:
 
     def _thing(self, step: dict) -> Any:
         thing = self.things.get(step.get("on", step.get("of")))
-        if isinstance(thing, Forgotten):
-            raise Absent(f"{thing.what} has no `close`")
         if thing is None:
             raise KeyError(f"the case has made nothing that this step names: {step}")
         return thing
@@ -212,12 +203,11 @@ class Case:
         form = {name: request.pop(name) for name in ("schema", "regex", "grammar", "response_format") if name in request}
         if "schema" in form or "response_format" in form:
             request["schema"] = form.get("schema", form.get("response_format"))
-        elif form:
-            raise Absent("answers follow a schema, and not an expression or a grammar")
-        if "parallel_tool_calls" in request:
-            raise Absent("there is no `parallel_tool_calls`")
         if "messages" in request:
-            return on.chat(request.pop("messages"), stream=stream, **request, **options)
+            form = {name: each for name, each in form.items() if name in ("regex", "grammar")}
+            return on.chat(request.pop("messages"), stream=stream, **form, **request, **options)
+        if "regex" in form or "grammar" in form:
+            raise Absent("a text that is continued follows no form")
         given = [name for name in ("prompt", "tokens") if name in request]
         if not given:
             return on.chat(stream=stream, **request, **options)
@@ -261,10 +251,29 @@ class Case:
         self._thing(step).stream.cancel()
 
     def messages(self, step: dict) -> dict:
+        if self._thing(step).closed:
+            raise Absent("the messages of a closed conversation can be read")
         return {"messages": copy.deepcopy(self._thing(step).messages)}
 
     def tools(self, step: dict) -> dict:
-        raise Absent("the package leaves calling tools to the program")
+        called, request = [], dict(step["request"])
+        refused, throws = step.get("refuse", ()), step.get("throws", ())
+
+        def tool(function: dict) -> cactus.Tool:
+            def run(**arguments: Any) -> str:
+                called.append([function["name"], arguments])
+                if function["name"] in throws:
+                    raise RuntimeError(step["results"][function["name"]])
+                return step["results"][function["name"]]
+
+            return cactus.Tool(run, function["name"], function.get("description", ""), function["parameters"])
+
+        tools = [tool(each["function"]) for each in request.pop("tools")]
+        options = request.pop("options", {})
+        answer = self._thing(step).chat_with_tools(
+            request.pop("messages"), tools, rounds=step["most"], confirm=lambda name, _: name not in refused, **request, **options
+        )
+        return {"answer": result_of(answer), "calls": called}
 
     def structured(self, step: dict) -> dict:
         request = dict(step["request"])
@@ -446,12 +455,8 @@ class Case:
         if isinstance(thing, Stream):
             thing.stream.close()
             thing.closed = True
-        elif hasattr(thing, "close"):
-            thing.close()
         else:
-            what = thing.what if isinstance(thing, Forgotten) else f"a {type(thing).__name__}"
-            self.things[step["of"]] = Forgotten(what)
-            raise Absent(f"{what} has no `close`")
+            thing.close()
 
     def versions(self, step: dict) -> dict:
         raise Absent("the package is the engine itself, without the ABI of C")
@@ -464,13 +469,18 @@ class Case:
         return {"info": {field: info[field] for field in step["fields"]}}
 
     def check_bundle(self, step: dict) -> dict:
-        raise Absent("there is no `check_bundle`")
+        report = cactus.check_bundle(step["path"], verify=step["verify"])
+        error = report.pop("error")
+        if error is not None:
+            kind = next(name for each, name in KINDS if isinstance(error, each))
+            report.update(kind=kind, message=str(error))
+        return {"report": report}
 
-    def set_threads(self, step: dict) -> dict:
-        raise Absent("there is no `set_threads`")
+    def set_threads(self, step: dict) -> None:
+        self._thing(step).set_threads(step["threads"] or None, step["decode_threads"] or None)
 
-    def memory_pressure(self, step: dict) -> dict:
-        raise Absent("there is no `memory_pressure`")
+    def memory_pressure(self, _step: dict) -> None:
+        cactus.memory_pressure()
 
 
 def main() -> None:

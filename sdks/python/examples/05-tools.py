@@ -14,17 +14,13 @@ def weather(city: Literal["Paris", "Rome"]) -> str:
     return f"sunny in {city}, 24 degrees"
 
 
+def confirm(name: str, arguments: dict) -> bool:
+    # This is the place to ask a person.
+    print("asked for", name, arguments)
+    return True
+
+
 with cactus.Model.load(sys.argv[1]) as model:
-    session = model.session(tools=[weather], max_tokens=120)
-    answer = session.chat("What is the weather in Paris?", tool_choice="required")
-    # At most two rounds.
-    for _ in range(2):
-        if not answer.tool_calls:
-            break
-        for call in answer.tool_calls:
-            print("asked for", call.name, call.arguments)
-            # The arguments follow the types of the function. This is the place to ask a person.
-            result = weather(**call.arguments)
-            session.messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-        answer = session.chat()
-    print(answer)
+    session = model.session(max_tokens=120)
+    # The arguments follow the types of the function, and what it gives is told to the model. At most two rounds.
+    print(session.chat_with_tools("What is the weather in Paris?", [weather], rounds=2, confirm=confirm))
