@@ -2,8 +2,8 @@
 # Installs what building and testing this project need. Safe to run again: what is there is left alone.
 #
 #   scripts/setup.sh         to build, run and test
-#   scripts/setup.sh --ci    also the optional tools that the build server uses: cargo-deny, Python packages, and what
-#                            building for other targets and emulating ARM64 takes
+#   scripts/setup.sh --ci    also the optional tools that the build server uses: Python packages, and what building for
+#                            other targets and emulating ARM64 takes
 #
 # A missing optional tool is reported, and the step that wants it skips itself; a missing needed one is an error.
 set -euo pipefail
@@ -51,15 +51,6 @@ if ! has cargo; then
 fi
 
 if $optional; then
-    # Compiled beside everything else, and without optimization, which would take longer than all that it has to do.
-    deny_version=0.20.2
-    deny=
-    if ! cargo deny --version >/dev/null 2>&1; then
-        say "installing cargo-deny $deny_version (in the background)"
-        cargo install --quiet --debug --locked --version "$deny_version" cargo-deny &
-        deny=$!
-    fi
-
     [[ -x .venv/bin/python ]] || python3 -m venv .venv
     if ! .venv/bin/python -c 'import gguf, numpy, PIL' 2>/dev/null; then
         # The pinned versions that wrote the golden files; torch and transformers are too large for every run.
@@ -153,8 +144,4 @@ if $optional; then
             rustup toolchain link debian /usr
         fi
     fi
-fi
-
-if [[ -n ${deny:-} ]]; then
-    wait "$deny" || say "cargo-deny could not be installed; its step will be skipped"
 fi

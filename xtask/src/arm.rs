@@ -45,15 +45,16 @@ const SME2_EMULATOR: u32 = 11;
 /// Seconds after which an emulated test is taken for stuck.
 const PATIENCE: &str = "600";
 
-/// Other targets, and the package of which all is checked. The engine wants 64 bits; on the web there are kernels only.
-const CHECKED: [(&str, &str); 6] = [
-    ("aarch64-linux-android", "cactus-engine"),
-    ("aarch64-apple-ios", "cactus-engine"),
-    ("aarch64-apple-darwin", "cactus-engine"),
-    ("aarch64-pc-windows-msvc", "cactus-engine"),
-    ("x86_64-pc-windows-msvc", "cactus-engine"),
-    ("wasm32-unknown-unknown", "cactus-kernels"),
+/// Packages of which all is checked, each with the targets for which it is. The engine wants 64 bits; on the web there are kernels only.
+const CHECKED: [(&str, &[&str]); 2] = [
+    (
+        "cactus-engine",
+        &["aarch64-linux-android", "aarch64-apple-ios", "aarch64-pc-windows-msvc"],
+    ),
+    ("cactus-kernels", &["wasm32-unknown-unknown"]),
 ];
+/// Targets whose system, or whose processor, another one has: the engine is checked for them where [`TARGETS`] says so.
+const ALIKE: [&str; 2] = ["aarch64-apple-darwin", "x86_64-pc-windows-msvc"];
 
 /// What cross-building and emulating takes.
 struct Tools {
@@ -179,9 +180,10 @@ const HARDLY_USED: [&str; 6] = [
 ];
 
 /// Variables that ask for more with the value `all`: the second of [`IN_PART`], which takes half of the workspace and adds only arithmetic
-/// of scalars behind logits that the first has compared; and counts that are known.
+/// of scalars behind logits that the first has compared, and two and four threads; counts that are known; and [`ALIKE`].
 const ARM: &str = "CACTUS_ARM";
 const COUNTS: &str = "CACTUS_COUNTS";
+const TARGETS: &str = "CACTUS_TARGETS";
 
 fn all(variable: &str) -> bool {
     env::var_os(variable).is_some_and(|value| value == "all")
@@ -327,6 +329,10 @@ impl Job<'_> {
             }
         }
         command.env("CACTUS_TEST_TIERS", tiers);
+        if !all(ARM) {
+            // How work is cut among threads is the same on every architecture.
+            command.env("CACTUS_TEST_THREADS", "1,3");
+        }
         command.env("CACTUS_TEST_FROM_TIER", self.cpu.from);
         command.env("CACTUS_TEST_BUNDLES", bundles);
         if let Some(bytes) = self.cpu.streaming {
@@ -388,6 +394,9 @@ impl Tools {
     fn cargo(&self, context: &Context, args: &[&str]) -> Command {
         let mut command = context.command("cargo");
         command.args(args).args(["--target", TARGET]);
+        // A folder of its own: with the same one for programs of this machine, neither build would go on beside the other.
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| context.root.join("target"), PathBuf::from);
+        command.env("CARGO_TARGET_DIR", target.join("arm"));
         // Debug information of the emulated tests would take most of the link time.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
         command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
@@ -466,15 +475,30 @@ pub(crate) fn counts(context: &Context) -> Result<Outcome> {
 /// Where a command cannot be started.
 pub(crate) fn targets(context: &Context) -> Result<Outcome> {
     let mut without_std = Vec::new();
-    for (target, package) in CHECKED {
-        if !has_std(&context.root, None, target) {
-            without_std.push(target);
+    for (package, targets) in CHECKED {
+        let more: &[&str] = if all(TARGETS) && package == "cactus-engine" {
+            &ALIKE
+        } else {
+            &[]
+        };
+        let (found, missing): (Vec<&str>, Vec<&str>) = targets
+            .iter()
+            .chain(more)
+            .partition(|target| has_std(&context.root, None, target));
+        without_std.extend(missing);
+        if found.is_empty() {
             continue;
         }
-        let args = ["check", "--locked", "--quiet", "--package", package, "--target", target];
-        if let failed @ Outcome::Failed(_) = context.cargo(&args)? {
+        // All at once: one target alone leaves a core idle.
+        let mut check = context.command("cargo");
+        check.args(["check", "--locked", "--quiet", "--package", package]);
+        check.args(found.iter().flat_map(|target| ["--target", target]));
+        if let failed @ Outcome::Failed(_) = context.run(&mut check)? {
             return Ok(failed);
         }
+    }
+    if !all(TARGETS) {
+        eprintln!("left out: {}; {TARGETS}=all checks them", ALIKE.join(", "));
     }
     Ok(if without_std.is_empty() {
         Outcome::Passed

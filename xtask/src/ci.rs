@@ -55,39 +55,24 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "deny",
-        what: "cargo-deny: licenses, bans, sources",
+        what: "cargo-deny, where it is installed: licenses, bans, sources, which `tidy` checks as well",
         run: deny,
     },
     Step {
         name: "lint",
         what: "clippy has no warning",
         run: |c| {
-            c.cargo(&[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--locked",
-                "--",
-                "-D",
-                "warnings",
-            ])
+            let whole = [
+                &["clippy", "--all-targets", "--locked"],
+                WHOLE,
+                &["--", "-D", "warnings"],
+            ];
+            c.cargo(&whole.concat())
         },
     },
     Step {
         name: "docs",
-        what: "rustdoc has no warning",
-        run: |c| {
-            c.run(c.command("cargo").env("RUSTDOCFLAGS", "-D warnings").args([
-                "doc",
-                "--workspace",
-                "--no-deps",
-                "--locked",
-            ]))
-        },
-    },
-    Step {
-        name: "rust-api",
-        what: "the crate `cactus` exports what docs/reference/rust-api.txt says",
+        what: "rustdoc has no warning, and the crate `cactus` exports what docs/reference/rust-api.txt says",
         run: |_| rust_api::run(true).map(|_| Outcome::Passed),
     },
     Step {
@@ -132,7 +117,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "targets",
-        what: "the engine compiles for phones and other desktops, the kernels for the web",
+        what: "the engine compiles for phones and Windows, the kernels for the web",
         run: arm::targets,
     },
     Step {
@@ -258,7 +243,7 @@ impl Context {
     /// Builds every program, library, example and test of the workspace. Steps that need one of them need this: cargo chooses features
     /// for all packages that it is given together, so with fewer it would build most of them again.
     pub(crate) fn build_all(&self) -> Result<Outcome> {
-        self.cargo(&[&["build", "--locked", "--workspace"], TARGETS].concat())
+        self.cargo(&[&["build", "--locked"], WHOLE, TARGETS].concat())
     }
 
     /// What [`Self::build_all`] has built.
@@ -398,7 +383,7 @@ fn site(context: &Context) -> Result<Outcome> {
 fn deny(context: &Context) -> Result<Outcome> {
     if !context.answers("cargo", &["deny", "--version"]) {
         return Ok(Outcome::Skipped(
-            "cargo-deny is not installed; the tidy tests check licenses".to_owned(),
+            "cargo-deny is not installed; the step tidy has checked the same rules".to_owned(),
         ));
     }
     // Advisories need a database from the network: not part of a check that must give the same answer every time.
@@ -543,6 +528,9 @@ fn first_command(readme: &str) -> Option<&str> {
     Some(block[..end].trim()).filter(|c| !c.is_empty())
 }
 
+/// The workspace with the features that nothing else turns on. All steps take the same, or cargo would build much of it once more.
+pub(crate) const WHOLE: &[&str] = &["--workspace", "--features", "cactus/pictures,cactus/store"];
+
 /// All but benchmarks, which the step `lint` compiles.
 const TARGETS: &[&str] = &["--lib", "--bins", "--tests", "--examples"];
 
@@ -556,7 +544,7 @@ fn tests(context: &Context) -> Result<Outcome> {
         false => &["test"],
     };
     // Of examples only that they compile is of interest, and `build_all` does it.
-    let run = &[program, &["--workspace", "--locked", "--tests"]].concat();
+    let run = &[program, WHOLE, &["--locked", "--tests"]].concat();
     // Building may need what the tests may not.
     let mut build = context.command("cargo");
     if let failed @ Outcome::Failed(_) = context.run(build.args(run).arg("--no-run"))? {
@@ -581,15 +569,7 @@ fn doctests(context: &Context) -> Result<Outcome> {
         return Ok(fetched);
     }
     quiet::run(context, "cargo", |command| {
-        command.args([
-            "test",
-            "--workspace",
-            "--locked",
-            "--offline",
-            "--doc",
-            "--features",
-            "cactus/pictures",
-        ]);
+        command.args([&["test", "--locked", "--offline", "--doc"], WHOLE].concat());
     })
 }
 

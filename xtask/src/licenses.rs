@@ -1,6 +1,6 @@
-//! The licenses of everything that is built in, against the list in `deny.toml`.
+//! The licenses and the sources of everything that is built in, against the rules in `deny.toml`.
 //!
-//! cargo-deny reads the same list and more; this check needs no extra program and no network.
+//! cargo-deny reads the same rules; this check needs no extra program, whose compilation takes minutes, and no network.
 
 use crate::Repository;
 use crate::repository::Finding;
@@ -18,20 +18,51 @@ struct PackageData {
     version: String,
     license: Option<String>,
     source: Option<String>,
+    dependencies: Vec<Requirement>,
 }
 
-/// Every dependency, for any platform, whose license expression is not satisfied by the allowed ones.
+#[derive(Deserialize)]
+struct Requirement {
+    name: String,
+    req: String,
+    path: Option<String>,
+}
+
+/// Every dependency, for any platform, whose license expression is not satisfied by the allowed ones, that is from no registry or from
+/// another one than the rest, or that is denied; and every requirement of ours that any version meets.
 ///
 /// # Errors
 /// Where `deny.toml` has no list, or cargo cannot resolve the workspace.
 pub fn check(repository: &Repository) -> Result<Vec<Finding>> {
     let deny = repository.file("deny.toml").context("there is no deny.toml")?;
-    let allowed = allowed(&deny.text)?;
+    let (allowed, denied) = (allowed(&deny.text)?, denied(&deny.text)?);
     let text = repository.cargo(&["metadata", "--locked", "--format-version", "1"])?;
     let metadata: Metadata = serde_json::from_str(&text).context("cargo metadata gave other JSON than expected")?;
-    let outside = metadata.packages.iter().filter(|p| p.source.is_some());
-    let mut findings = Vec::new();
-    for package in outside {
+    let (mut findings, mut registry) = (Vec::new(), None);
+    for package in &metadata.packages {
+        let Some(source) = &package.source else {
+            let any = package.dependencies.iter().filter(|d| d.req == "*" && d.path.is_none());
+            findings.extend(any.map(|d| {
+                Finding::new(
+                    "Cargo.toml",
+                    0,
+                    format!("{} takes any version of {}", package.name, d.name),
+                )
+            }));
+            continue;
+        };
+        let registry = registry.get_or_insert(source);
+        if source != *registry || !source.starts_with("registry+") {
+            let what = format!(
+                "{} comes from {source}; expected the registry of all others",
+                package.name
+            );
+            findings.push(Finding::new("Cargo.lock", 0, what));
+        }
+        if denied.contains(&package.name) {
+            let what = format!("{} is among `deny` of deny.toml", package.name);
+            findings.push(Finding::new("Cargo.lock", 0, what));
+        }
         let license = package.license.as_deref().unwrap_or_default();
         if !is_satisfied(license, &allowed) {
             findings.push(Finding::new(
@@ -65,6 +96,21 @@ fn allowed(deny: &str) -> Result<Vec<String>> {
         bail!("the list of allowed licenses in deny.toml is empty");
     }
     Ok(names)
+}
+
+/// The crates of `deny = [...]` below `[bans]`.
+fn denied(deny: &str) -> Result<Vec<String>> {
+    let section = deny.split_once("[bans]").context("deny.toml has no [bans]")?.1;
+    let list = section
+        .split_once("deny = [")
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .context("[bans] has no `deny = [...]`")?
+        .0;
+    let names = list
+        .split("crate = \"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// Whether an SPDX expression can be met with `allowed`: `OR` needs one side, `AND` both; the old form `A/B` is `OR`.
@@ -144,5 +190,12 @@ mod tests {
         assert_eq!(allowed(deny).unwrap(), ["MIT", "ISC"]);
         assert!(allowed("[licenses]\nallow = []").is_err());
         assert!(allowed("").is_err());
+    }
+
+    #[test]
+    fn denied_reads_the_list_of_the_right_section() {
+        let deny = "[licenses]\nallow = []\n[bans]\nwildcards = \"deny\"\ndeny = [{ crate = \"a\" }, { crate = \"b-c\" }]\n[x]\n";
+        assert_eq!(denied(deny).unwrap(), ["a", "b-c"]);
+        assert!(denied("[bans]\n").is_err() && denied("").is_err());
     }
 }

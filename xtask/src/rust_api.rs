@@ -1,10 +1,11 @@
 //! What the crate `cactus` exports, as a list that is checked in: `docs/reference/rust-api.txt`.
 //!
-//! rustdoc describes a crate as JSON, and `public-api` makes lines of it. rustdoc leaves out what a crate re-exports from another,
+//! rustdoc describes a crate as JSON, with the warnings that it has for a page, and `public-api` makes lines of it. rustdoc leaves out what a crate re-exports from another,
 //! so the crates behind are described too, and of each only what the facade names is listed. The JSON of rustdoc is unstable: the
 //! version of `public-api` belongs to the toolchain that `rust-toolchain.toml` pins.
 
 use crate::Repository;
+use crate::ci::WHOLE;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,29 +69,18 @@ pub fn run(check: bool) -> Result<bool> {
 
 fn list(repository: &Repository) -> Result<String> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.root().join("target"), PathBuf::from);
-    let mut command = Command::new("cargo");
-    command.args([
-        "doc",
-        "--locked",
-        "--quiet",
-        "--lib",
-        "--no-deps",
-        "--features",
-        "cactus/store,cactus/pictures",
-    ]);
-    command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
-    let status = command
+    // All packages, as in the steps before: with fewer, cargo would choose other features and check dependencies again.
+    let status = Command::new("cargo")
+        .args(["doc", "--locked", "--no-deps"])
+        .args(WHOLE)
         .current_dir(repository.root())
         // Only rustdoc: for the whole build it would make every dependency again.
         .env("RUSTDOC", repository.root().join("scripts/rustdoc_unstable.sh"))
-        .env(
-            "RUSTDOCFLAGS",
-            "-Zunstable-options --output-format json --cap-lints allow",
-        )
+        .env("RUSTDOCFLAGS", "-D warnings -Zunstable-options --output-format json")
         .env("CARGO_TARGET_DIR", &target)
         .status()?;
     if !status.success() {
-        bail!("rustdoc cannot describe the crates");
+        bail!("rustdoc has warnings, or cannot describe the crates");
     }
     let crates = PACKAGES
         .iter()

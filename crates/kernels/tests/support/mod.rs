@@ -37,7 +37,15 @@ impl Random {
     }
 }
 
-/// Runs `op` on the scalar tier with one thread, then on every tier with one to four threads, and checks that all
+/// Numbers of threads to run with: one to four, or those that the variable `CACTUS_TEST_THREADS` names, as emulated CPUs have it.
+pub(crate) fn threads() -> Vec<usize> {
+    match std::env::var("CACTUS_TEST_THREADS") {
+        Ok(given) => given.split(',').map(|count| count.parse().expect("a number")).collect(),
+        Err(_) => (1..=4).collect(),
+    }
+}
+
+/// Runs `op` on the scalar tier with one thread, then on every tier with each of [`threads`], and checks that all
 /// give the same bits. Returns the result.
 pub(crate) fn same_everywhere(what: &str, op: impl Fn(&Exec<'_>) -> Vec<f32>) -> Vec<f32> {
     let scalar = Kernels::for_tier(Tier::Scalar).expect("every CPU has the scalar tier");
@@ -46,7 +54,7 @@ pub(crate) fn same_everywhere(what: &str, op: impl Fn(&Exec<'_>) -> Vec<f32>) ->
         step: &Step::inline(),
     });
     for kernels in Kernels::available() {
-        for threads in 1..=4 {
+        for threads in threads() {
             let pool = Pool::new(threads);
             let step = pool.step(threads);
             let found = op(&Exec { kernels, step: &step });
