@@ -15,7 +15,7 @@ from typing import Any, Union
 
 from .answer import Answer, ToolCall
 from .options import plain, refused, whole_number
-from .tools import Tool, parsed
+from .tools import Tool, parsed, tool_entries
 
 #: Whether a call may be made, asked with its name and arguments.
 Confirm = Callable[[str, dict[str, Any]], Union[bool, Awaitable[bool]]]
@@ -31,15 +31,11 @@ class Calls:
         if asked.get("stream"):
             raise refused("stream", "an answer as a whole, since tools are called between answers", asked["stream"])
         self.functions: dict[str, Callable[..., Any]] = {}
-        if isinstance(tools, (str, bytes, Mapping)) or not hasattr(tools, "__iter__") or isinstance(tools, type):
-            raise refused("tools", "a list of functions and Tools", tools)
-        for i, tool in enumerate(tools):
-            if isinstance(tool, Tool):
-                self.functions[tool.name] = tool.function
-            elif callable(tool) and not isinstance(tool, type):
-                self.functions[tool.__name__] = tool
-            else:
-                raise refused(f"tools[{i}]", "a function, or a cactus.Tool, which names one", tool)
+        for tool, entry in zip(tools, tool_entries(tools)):
+            function = tool.function if isinstance(tool, Tool) else tool
+            if not callable(function) or isinstance(function, type):
+                raise TypeError(f"a tool that is called is a function or a cactus.Tool; found {type(tool).__name__}")
+            self.functions[entry["function"]["name"]] = function
         if confirm is not None and not callable(confirm):
             raise refused("confirm", "a function", confirm)
         self._left = whole_number("rounds", rounds, 0, 1 << 31)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -60,6 +61,7 @@ _SIZES = {
 _BITS = (1, 2, 3, 4, 5, 6, 8, 16, 32)
 #: Models that are in use, for `memory_pressure`.
 _OPEN: weakref.WeakSet[Model] = weakref.WeakSet()
+_OPENING = threading.Lock()
 
 
 def check_bundle(path: str | os.PathLike[str], *, verify: bool = False) -> dict[str, Any]:
@@ -75,7 +77,9 @@ def check_bundle(path: str | os.PathLike[str], *, verify: bool = False) -> dict[
 
 def memory_pressure() -> None:
     """Says that memory is short: every open model forgets what it keeps of earlier prompts. Answers stay the same."""
-    for model in list(_OPEN):
+    with _OPENING:
+        models = list(_OPEN)
+    for model in models:
         try:
             model._inner.forget_prefixes()
         except (ClosedError, ForkedError):
@@ -98,7 +102,8 @@ class Model:
         info = json.loads(inner.info())
         self._context: int = info["context_tokens"]
         self._vocab: int = info["vocab_size"]
-        _OPEN.add(self)
+        with _OPENING:
+            _OPEN.add(self)
         #: The folder of the bundle.
         self.path = path
         #: As it was asked for.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
@@ -33,6 +34,8 @@ class Session:
         self._options = dict(options or {})
         self._open: Any = model._inner.session()
         self._under_way: weakref.WeakSet[Any] = weakref.WeakSet()
+        # So that nothing begins between the last look at what is under way and the end.
+        self._beginning = threading.Lock()
 
     @property
     def _inner(self) -> Any:
@@ -49,8 +52,10 @@ class Session:
         try:
             media = [merged.pop(name, None) for name in ("images", "sounds")]
             self.messages[:] = with_media(self.messages, *media)
-            submitted = self._inner.submit("chat", chat_body(self.messages, stream=stream, options=merged, **given))
-            self._under_way.add(submitted)
+            body = chat_body(self.messages, stream=stream, options=merged, **given)
+            with self._beginning:
+                submitted = self._inner.submit("chat", body)
+                self._under_way.add(submitted)
         except BaseException:
             self.messages[:] = before
             raise
@@ -111,10 +116,12 @@ class Session:
     def close(self) -> None:
         """Ends its answers, waits for that, and frees its memory. Any later answer raises ClosedError; a second `close` does nothing.
         Without it, a conversation that is forgotten is closed."""
-        inner, self._open = self._open, None
+        with self._beginning:
+            inner, self._open = self._open, None
+            under_way = list(self._under_way)
         if inner is None:
             return
-        for stream in list(self._under_way):
+        for stream in under_way:
             stream.cancel()
         # Waits for who computes.
         inner.reset()

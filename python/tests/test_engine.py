@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import enum
 import gc
 import json
 import os
@@ -16,7 +14,6 @@ import textwrap
 import threading
 import time
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
 
@@ -28,25 +25,6 @@ from cactus import Model  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 CONTEXT = 65_536
 LONG = {"max_tokens": 60_000, "ignore_eos": True}
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory) -> str:
-    """A tiny model with a chat template, and a context so long that an answer does not end before something happens to it."""
-    folder = tmp_path_factory.mktemp("bundles")
-    source = folder / "source"
-    shutil.copytree(ROOT / "golden/models/smollm3", source)
-    config = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 131_072}))
-    program = os.environ["CACTUS_PROGRAM"]
-    subprocess.run([program, "convert", str(source), str(folder / "smollm3")], check=True, capture_output=True)
-    return str(folder / "smollm3")
-
-
-@pytest.fixture(scope="module")
-def model(bundle):
-    with Model.load(bundle, threads=1, context=CONTEXT) as model:
-        yield model
 
 
 def run(code: str, bundle: str, timeout: float = 120) -> subprocess.CompletedProcess:
@@ -154,128 +132,6 @@ def test_schemas_bind_the_answer_and_are_parsed(model):
     cut = model.chat("Is it?", schema=Choice, max_tokens=200, stop=[":"])
     with pytest.raises(cactus.CancelledError, match="stop"):
         cut.parsed
-
-
-def test_functions_are_called_when_they_have_to_be(model):
-    def light() -> None:
-        """Switches the light."""
-
-    answer = model.chat("Light on", tools=[light], tool_choice="required", max_tokens=200)
-    assert answer.tool_calls and answer.finish_reason in ("tool_calls", "length")
-    assert all(call.name == "light" and call.arguments == {} for call in answer.tool_calls)
-    assert answer.to_message()["tool_calls"][0]["function"]["name"] == "light"
-
-
-def test_calls_of_a_model_are_made_and_what_is_wrong_with_them_is_told(model):
-    made = []
-
-    def light(room: Literal["hall"]) -> dict:
-        """Switches the light."""
-        made.append(room)
-        return {"on": True, "wo": "Flur für"}
-
-    asked = {"tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 200, "temperature": 0}
-    session = model.session(**asked)
-    last = session.chat_with_tools("Light on", [light], rounds=2)
-    told = [message["content"] for message in session.messages if message["role"] == "tool"]
-    # Asked for again and again, it is called as often as allowed.
-    assert made == ["hall", "hall"] and last.tool_calls and told == ['{"on":true,"wo":"Flur für"}'] * 2
-    # A model alone goes the same way, awaited or not.
-    assert model.chat_with_tools("Light on", [light], rounds=2, **asked).token_ids == last.token_ids
-
-    async def dark(room: str) -> str:
-        raise RuntimeError(f"no {room}")
-
-    async def refuse(name: str, arguments: dict) -> bool:
-        return False
-
-    named = cactus.Tool(dark, "light", parameters={"type": "object", "properties": {"room": {"enum": ["hall"]}}, "required": ["room"]})
-    for confirm, says in ((None, "error: no hall"), (refuse, "error: the call was refused")):
-        session = model.session(**asked)
-        asyncio.run(session.achat_with_tools("Light on", [named], rounds=1, confirm=confirm))
-        assert [message["content"] for message in session.messages if message["role"] == "tool"] == [says]
-    # Where nobody can wait for it, nothing is called.
-    session = model.session(**asked)
-    session.chat_with_tools("Light on", [named], rounds=1)
-    assert "achat_with_tools" in session.messages[-2]["content"]
-    for tools in (print, [{"type": "function"}], "x"):
-        with pytest.raises(cactus.InvalidRequestError, match="tools"):
-            model.chat_with_tools("x", tools)
-
-
-@dataclasses.dataclass
-class Place:
-    city: str
-
-
-class Unit(enum.Enum):
-    C = "celsius"
-
-
-def test_arguments_have_the_types_of_the_function():
-    from cactus.calling import Calls
-
-    def weather(place: Place, unit: Unit = Unit.C) -> str:
-        return f"{place.city} {unit.name}"
-
-    def told(arguments: Any, name: str = "weather") -> str:
-        answer = cactus.Answer("", tool_calls=[cactus.ToolCall(name, arguments, "1")])
-        (message,) = Calls([weather], 1, None, {}).results(answer)
-        assert (message["role"], message["tool_call_id"]) == ("tool", "1")
-        return message["content"]
-
-    assert told({"place": {"city": "Rome"}, "unit": "celsius"}) == "Rome C"
-    assert told({"place": {"city": "Rome"}}) == "Rome C"
-    assert told({"unit": "celsius"}).startswith("error: missing") and told({"place": {"town": 1}}).startswith("error: ")
-    assert told([], "weather") == "error: the arguments are no JSON object"
-    assert told({}, "other") == "error: there is no tool `other`"
-
-
-def test_answers_follow_expressions_and_grammars(model):
-    assert model.chat("When?", regex="(19|20)[0-9]{2}", max_tokens=20).text[:2] in ("19", "20")
-    assert model.chat("Sure?", grammar='start: "yes" | "no"', max_tokens=20).text in ("yes", "no")
-    with pytest.raises(cactus.InvalidRequestError, match="regex"):
-        model.chat("When?", regex="(")
-
-
-def test_closed_conversations_say_so_and_what_was_under_way_ends(model):
-    with model.session() as session:
-        pieces = session.chat("Hello", stream=True, **LONG)
-        next(pieces)
-    assert session.closed and model.session().closed is False
-    assert len(list(pieces)) < 60_000
-    session.close()
-    with pytest.raises(cactus.ClosedError):
-        session.chat("Hello")
-    with pytest.raises(cactus.ClosedError):
-        session.tokens
-
-
-def test_bundles_are_checked_without_being_loaded(bundle, tmp_path):
-    report = cactus.check_bundle(bundle, verify=True)
-    assert (report["usable"], report["error"], report["family"]) == (True, None, "smollm3")
-    damaged = tmp_path / "damaged"
-    shutil.copytree(bundle, damaged)
-    weights = damaged / "model.weights"
-    content = bytearray(weights.read_bytes())
-    content[len(content) // 2] ^= 1
-    weights.write_bytes(content)
-    assert cactus.check_bundle(damaged)["usable"]
-    report = cactus.check_bundle(damaged, verify=True)
-    assert not report["usable"] and report["name"] and "checksum" in str(report["error"])
-    assert isinstance(cactus.check_bundle(tmp_path)["error"], cactus.BundleError)
-
-
-def test_threads_and_memory_pressure_change_no_answer(model):
-    asked = {"max_tokens": 12, "ignore_eos": True, "temperature": 0}
-    whole = model.chat("Hello", **asked)
-    assert model.chat("Hello", **asked).cached_tokens > 0
-    model.set_threads(1, 1)
-    cactus.memory_pressure()
-    again = model.chat("Hello", **asked)
-    assert (again.token_ids, again.cached_tokens) == (whole.token_ids, 0)
-    with pytest.raises(cactus.InvalidRequestError, match="threads"):
-        model.set_threads(0)
 
 
 def test_sessions_remember_and_come_back(model, tmp_path):

@@ -64,7 +64,7 @@ const STEPS: &[Step] = &[
         run: |c| {
             let whole = [
                 &["clippy", "--all-targets", "--locked"],
-                WHOLE,
+                WORKSPACE,
                 &["--", "-D", "warnings"],
             ];
             c.cargo(&whole.concat())
@@ -243,7 +243,7 @@ impl Context {
     /// Builds every program, library, example and test of the workspace. Steps that need one of them need this: cargo chooses features
     /// for all packages that it is given together, so with fewer it would build most of them again.
     pub(crate) fn build_all(&self) -> Result<Outcome> {
-        self.cargo(&[&["build", "--locked"], WHOLE, TARGETS].concat())
+        self.cargo(&[&["build", "--locked"], WORKSPACE, TARGETS].concat())
     }
 
     /// What [`Self::build_all`] has built.
@@ -529,7 +529,7 @@ fn first_command(readme: &str) -> Option<&str> {
 }
 
 /// The workspace with the features that nothing else turns on. All steps take the same, or cargo would build much of it once more.
-pub(crate) const WHOLE: &[&str] = &["--workspace", "--features", "cactus/pictures,cactus/store"];
+pub(crate) const WORKSPACE: &[&str] = &["--workspace", "--features", "cactus/pictures,cactus/store"];
 
 /// All but benchmarks, which the step `lint` compiles.
 const TARGETS: &[&str] = &["--lib", "--bins", "--tests", "--examples"];
@@ -544,7 +544,7 @@ fn tests(context: &Context) -> Result<Outcome> {
         false => &["test"],
     };
     // Of examples only that they compile is of interest, and `build_all` does it.
-    let run = &[program, WHOLE, &["--locked", "--tests"]].concat();
+    let run = &[program, WORKSPACE, &["--locked", "--tests"]].concat();
     // Building may need what the tests may not.
     let mut build = context.command("cargo");
     if let failed @ Outcome::Failed(_) = context.run(build.args(run).arg("--no-run"))? {
@@ -569,7 +569,7 @@ fn doctests(context: &Context) -> Result<Outcome> {
         return Ok(fetched);
     }
     quiet::run(context, "cargo", |command| {
-        command.args([&["test", "--locked", "--offline", "--doc"], WHOLE].concat());
+        command.args([&["test", "--locked", "--offline", "--doc"], WORKSPACE].concat());
     })
 }
 

@@ -5,7 +5,7 @@
 //! version of `public-api` belongs to the toolchain that `rust-toolchain.toml` pins.
 
 use crate::Repository;
-use crate::ci::WHOLE;
+use crate::ci::WORKSPACE;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,7 +72,7 @@ fn list(repository: &Repository) -> Result<String> {
     // All packages, as in the steps before: with fewer, cargo would choose other features and check dependencies again.
     let status = Command::new("cargo")
         .args(["doc", "--locked", "--no-deps"])
-        .args(WHOLE)
+        .args(WORKSPACE)
         .current_dir(repository.root())
         // Only rustdoc: for the whole build it would make every dependency again.
         .env("RUSTDOC", repository.root().join("scripts/rustdoc_unstable.sh"))

@@ -55,6 +55,7 @@ fn sums_are_second_moments_within_spans_with_equal_bits() {
                     });
                 }
                 assert_eq!(*bits.get_or_insert_with(|| all.clone()), all, "{k} {}", kernels.tier());
+                assert_eq!(SecondMoments::bytes(k), sums.held_bytes());
             }
         }
     }

@@ -30,28 +30,22 @@ struct Panel {
     sums: Vec<f32>,
 }
 
-/// First input, columns and end of each panel of a span.
-fn extents(span: &Span) -> impl Iterator<Item = (usize, usize, usize)> {
-    let (first, end) = (span.start, span.start + span.size);
-    (first..end)
-        .step_by(PANEL)
-        .map(move |start| (start, PANEL.min(end - start), end))
-}
-
-fn panels(span: &Span) -> impl Iterator<Item = Panel> {
-    extents(span).map(|(start, columns, end)| Panel {
-        start,
-        columns,
-        sums: vec![0.0; (end - start) * columns],
-    })
-}
-
 impl SecondMoments {
     /// Sums of nothing, for `k` inputs.
     #[must_use]
     pub fn new(k: usize) -> Self {
         let spans = spans(k);
-        let panels = spans.iter().flat_map(panels).collect();
+        let mut panels = Vec::new();
+        for s in &spans {
+            for at in (0..s.size).step_by(PANEL) {
+                let columns = PANEL.min(s.size - at);
+                panels.push(Panel {
+                    start: s.start + at,
+                    columns,
+                    sums: vec![0.0; (s.size - at) * columns],
+                });
+            }
+        }
         Self {
             k,
             spans,
@@ -60,13 +54,22 @@ impl SecondMoments {
         }
     }
 
-    /// Bytes of the sums for `k` inputs.
+    /// Bytes of these sums.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.panels.iter().map(|p| size_of_val(&*p.sums)).sum()
+    }
+
+    /// Bytes of the sums for `k` inputs, before there are any.
     #[must_use]
     pub fn bytes(k: usize) -> usize {
-        let all = spans(k);
-        let sums = all.iter().flat_map(extents);
-        sums.map(|(start, columns, end)| (end - start) * columns * size_of::<f32>())
-            .sum()
+        let of = |s: &Span| {
+            (0..s.size)
+                .step_by(PANEL)
+                .map(|at| (s.size - at) * PANEL.min(s.size - at) * 4)
+                .sum::<usize>()
+        };
+        spans(k).iter().map(of).sum()
     }
 
     /// Inputs.
