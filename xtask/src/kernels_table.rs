@@ -48,6 +48,8 @@ const CORES: [(&str, &str, bool, bool); 7] = [
     ("Apple M4", "apple-m4", true, true),
 ];
 
+/// The CPU on which the tiers of NEON are counted. With vectors of variable length, the C library would copy with them.
+const NEON_CPU: &str = "max,sve=off,sme=off";
 /// The first version of `llvm-mca` that has models of all [`CORES`].
 const SIMULATOR: u32 = 22;
 /// The heading of what it writes.
@@ -176,7 +178,7 @@ pub fn run(mode: Mode) -> Result<bool> {
             case if ["f16", "f32", "gated_delta"].iter().any(|float| case.contains(float)) => &TIERS[..1],
             _ => &TIERS[..],
         };
-        jobs.extend(tiers.iter().map(|&tier| ((emulator, "max"), case, tier)));
+        jobs.extend(tiers.iter().map(|&tier| ((emulator, NEON_CPU), case, tier)));
         if let (Some(emulator), true) = (&newer_emulator, SME2_CASES.contains(&case)) {
             jobs.push(((emulator, &sme2_cpu), case, SME2));
         }
@@ -455,7 +457,8 @@ fn simulated(measured: &[Measured], mca: &str) -> Result<String> {
                 write!(out, " |")?;
                 continue;
             }
-            let (cycles, bound) = simulate(mca, core, &m.hot)?;
+            let (cycles, bound) =
+                simulate(mca, core, &m.hot).with_context(|| format!("the loop of {} {}", m.case, m.tier))?;
             write!(
                 out,
                 " {:.1} ({:.0} %) |",
