@@ -1,6 +1,6 @@
 """Times of transpiled models beside PyTorch and ONNX Runtime: the same weights, inputs and threads, one run.
 
-    python benches/transpile.py [--threads 2] [--rounds 7] [--only NAME ...] [--json FILE]
+    python benches/transpile.py [--threads 2] [--rounds 7] [--only NAME ...] [--compile] [--json FILE]
 
 Needs torch, torchvision, transformers, onnx, onnxscript and onnxruntime, and the cactus program built with --release
 (`CACTUS_PROGRAM`, or on the path). Engines take turns within a round, so that a machine that slows down slows all of
@@ -162,16 +162,34 @@ def timed(call, calls=CALLS):
     return statistics.median(times)
 
 
-def onnx_session(module, args, folder, threads):
+def onnx_session(path, args, threads):
     import onnxruntime
 
-    path = folder / "model.onnx"
-    torch.onnx.export(module, args, str(path), dynamo=True, verbose=False)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     inputs = {i.name: a.numpy() for i, a in zip(session.get_inputs(), args)}
     return lambda: session.run(None, inputs)
+
+
+def onnx_in_8_bits(path, args, to):
+    """As ONNX Runtime's guide has it for such CPUs: QDQ, weights by channel, activations without sign, scales from the inputs."""
+    import onnxruntime
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Inputs(CalibrationDataReader):
+        def __init__(self):
+            names = [i.name for i in onnxruntime.InferenceSession(str(path)).get_inputs()]
+            self.left = iter([{name: a.numpy() for name, a in zip(names, args)}])
+
+        def get_next(self):
+            return next(self.left, None)
+
+    ready = to.with_suffix(".ready.onnx")
+    quant_pre_process(str(path), str(ready), skip_symbolic_shape=True)
+    types = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
+    quantize_static(str(ready), str(to), Inputs(), quant_format=QuantFormat.QDQ, per_channel=True, **types)
 
 
 def measure(name, make, args):
@@ -197,11 +215,34 @@ def measure(name, make, args):
                 module(*inputs)
 
         engines["torch eager"] = lambda: timed(eager)
-        try:
-            session = onnx_session(module, inputs, folder, args.threads)
-            engines["ONNX Runtime"] = lambda: timed(session)
-        except Exception as e:
-            print(f"{name}: no ONNX Runtime: {type(e).__name__}: {e}", file=sys.stderr)
+        onnx, in_8_bits = folder / "model.onnx", folder / "model.8.onnx"
+
+        def export():
+            torch.onnx.export(module, inputs, str(onnx), dynamo=True, verbose=False, external_data=False)
+            return onnx
+
+        def quantize():
+            onnx_in_8_bits(onnx, inputs, in_8_bits)
+            return in_8_bits
+
+        for label, make in (("ONNX Runtime", export), ("ONNX Runtime INT8", quantize)):
+            try:
+                session = onnx_session(make(), inputs, args.threads)
+                engines[label] = lambda session=session: timed(session)
+            except Exception as e:
+                print(f"{name}: no {label}: {type(e).__name__}: {e}", file=sys.stderr)
+        if args.compile:
+            compiled = torch.compile(module)
+
+            def fast():
+                with torch.inference_mode():
+                    compiled(*inputs)
+
+            try:
+                fast()
+                engines["torch.compile"] = lambda: timed(fast)
+            except Exception as e:
+                print(f"{name}: no torch.compile: {type(e).__name__}: {e}", file=sys.stderr)
         rounds = {label: [] for label in engines}
         for _ in range(args.rounds):
             for label, call in engines.items():
@@ -214,6 +255,7 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--compile", action="store_true", help="torch.compile as well, which takes minutes and a C++ compiler")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -223,13 +265,18 @@ def main():
             continue
         results[name] = measure(name, make, args)
         print(name, {k: round(v, 2) for k, v in results[name].items()}, flush=True)
-    labels = ["cactus F32", "cactus INT8", "torch eager", "ONNX Runtime"]
-    print("\n| Model | " + " | ".join(f"{label}, ms" for label in labels) + " | F32 to eager | F32 to ONNX Runtime |")
-    print("|---|" + "---|" * (len(labels) + 2))
+    labels = ["cactus F32", "cactus INT8", "torch eager", "torch.compile", "ONNX Runtime", "ONNX Runtime INT8"]
+    labels = [label for label in labels if any(label in row for row in results.values())]
+    ratios = [("cactus F32", "torch eager"), ("cactus F32", "torch.compile"), ("cactus F32", "ONNX Runtime")]
+    ratios += [("cactus INT8", "ONNX Runtime INT8"), ("cactus INT8", "cactus F32")]
+    ratios = [pair for pair in ratios if pair[1] in labels]
+    shown = [label.replace("cactus ", "") for pair in ratios for label in pair]
+    heads = [f"{label}, ms" for label in labels] + [f"{a} to {b}" for a, b in zip(shown[::2], shown[1::2])]
+    print("\n| Model | " + " | ".join(heads) + " |")
+    print("|---|" + "---|" * len(heads))
     for name, row in results.items():
         cells = [f"{row[label]:.2f}" if label in row else "–" for label in labels]
-        for other in ("torch eager", "ONNX Runtime"):
-            cells.append(f"{row[other] / row['cactus F32']:.2f}×" if other in row else "–")
+        cells += [f"{row[other] / row[ours]:.2f}×" if other in row else "–" for ours, other in ratios]
         print(f"| {name} | " + " | ".join(cells) + " |")
     if args.json:
         args.json.write_text(json.dumps(results, indent=1))

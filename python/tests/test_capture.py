@@ -174,6 +174,34 @@ def test_class_with_a_state_dict_from_the_command(tmp_path):
     assert any(tensor["packing"] == "cq5_g128" for tensor in result["quality"]["tensors"])
 
 
+def test_filters_of_convolutions_follow_the_bits(tmp_path):
+    torch.manual_seed(5)
+    model = nn.Sequential(
+        nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(),  # Too few channels for groups of one tap.
+        nn.Conv2d(64, 96, 3, stride=2, padding=1), nn.BatchNorm2d(96), nn.SiLU(),
+        nn.Conv2d(96, 96, 5, padding=4, dilation=2, groups=96),
+        nn.Conv2d(96, 64, 1, stride=2), nn.Hardswish(),
+        nn.Conv2d(64, 40, (2, 3)),
+        nn.Flatten(2), nn.Conv1d(40, 24, 2), nn.Conv1d(24, 200, 3, padding=2),
+    ).eval()  # fmt: skip
+    x = torch.randn(2, 3, 23, 30)
+    with torch.no_grad():
+        want = model(x).numpy()
+    sizes = {}
+    for bits, bound in ((32, 1e-5), (8, 0.05), (4, 0.05)):
+        path = tmp_path / str(bits)
+        transpile_ir(capture_model(model, (x,)).ir_graph, bits=bits, artifact_dir=path)
+        got = Graph(path).execute(x)[0].numpy()
+        assert np.abs(got - want).max() / np.abs(want).max() < bound, bits
+        sizes[bits] = (path / "model.weights").stat().st_size
+        weights = json.loads((path / "weights_manifest.json").read_text())["weights"].values()
+        inner = [w for w in weights if len(w["dims"]) == 2]
+        assert {w["packing"] for w in inner} == ({"f32_n16"} if bits == 32 else {"int8_g32"})
+        # Those whose groups have one tap; in single precision those with few windows and many inputs.
+        assert len(inner) == (2 if bits == 32 else 3)
+    assert sizes[8] == sizes[4] < 0.5 * sizes[32]
+
+
 def test_weights_of_a_folder_are_taken_by_name_and_left_alone(tmp_path):
     code = tmp_path / "my_model.py"
     code.write_text(CLASSIFIER)

@@ -497,7 +497,7 @@ Counted of the sources ``.
 
 - A row is one call. Products have 64 outputs and 512 inputs. Attention has 4 query heads of 64 on one KV head, and 256 positions. The
   gated delta rule takes one position of 4 heads with matrices of 64 by 64. Convolutions have 64 channels and give 96 positions,
-  and `conv_f32_tiles` 16 by 16 places, whose multiply-adds are counted as those of nine taps.
+  and `conv_f32_tiles` and `conv_i8_taps_9` 16 by 16 places, whose multiply-adds are counted as those of nine taps.
   `attention_f32_relative` is attention of 96 positions to each other without a cache, 4 heads of 64, with a number added to each
   score; `attention_bytes` attention of 256 patches to each other on bytes, one head of 64; `lstm_f32_step` one step of 64 units.
 - `per 16 bytes` divides by the bytes that a call reads once: weights with their scales, the cache, or the matrices.

@@ -45,6 +45,8 @@ enum Work {
     Depthwise(usize),
     /// Convolution of a plane of [`PLANE`] by [`PLANE`] places in tiles, 64 channels.
     Tiles,
+    /// The same with filters in 8 bits.
+    Integers,
     /// Attention of all of [`FRAMES`] to all, with something added to each score, as for relative positions.
     Relative,
     /// Attention of all of [`PATCHES`] to all on bytes, one head.
@@ -54,7 +56,7 @@ enum Work {
 }
 
 // Codebooks of 5 and 6 bits take long to compute, and more so under emulation.
-const CASES: [(&str, Work); 24] = [
+const CASES: [(&str, Work); 25] = [
     ("linear_i8_rows_1", Work::Linear(Packing::Int8G32, 1)),
     ("linear_i8_rows_4", Work::Linear(Packing::Int8G32, 4)),
     ("linear_i8_rows_16", Work::Linear(Packing::Int8G32, 16)),
@@ -76,6 +78,7 @@ const CASES: [(&str, Work); 24] = [
     ("conv_f32_taps_3_stride_2", Work::Conv(CHANNELS, 3, 2)),
     ("conv_f32_depthwise_taps_9", Work::Depthwise(9)),
     ("conv_f32_tiles", Work::Tiles),
+    ("conv_i8_taps_9", Work::Integers),
     ("attention_f32_relative", Work::Relative),
     ("attention_bytes", Work::Bytes),
     ("lstm_f32_step", Work::Lstm),
@@ -101,6 +104,7 @@ fn main() {
         Work::Conv(channels, taps, stride) => conv(exec, channels, [taps, stride], calls),
         Work::Depthwise(taps) => depthwise(exec, taps, calls),
         Work::Tiles => tiles(exec, calls),
+        Work::Integers => integers(exec, calls),
         Work::Relative => relative(exec, calls),
         Work::Bytes => bytes(exec, calls),
         Work::Lstm => lstm(exec, calls),
@@ -224,15 +228,35 @@ fn depthwise(exec: Exec<'_>, taps: usize, calls: usize) {
     println!("{} {}", 4 * weight.len(), weight.len() * FRAMES);
 }
 
-fn tiles(exec: Exec<'_>, calls: usize) {
-    let w = Window {
+/// Windows of three by three taps over a plane, zeros around it.
+fn over_plane() -> Window {
+    Window {
         size: [1, PLANE, PLANE],
         out: [1, PLANE, PLANE],
         kernel: [1, 3, 3],
         stride: [1; 3],
         before: [0, 1, 1],
         dilation: [1; 3],
-    };
+    }
+}
+
+fn integers(exec: Exec<'_>, calls: usize) {
+    let (w, k) = (over_plane(), 9 * CHANNELS);
+    let layout = PackedLayout::new(Packing::Int8G32, CHANNELS, k).expect("a layout");
+    let mut data = AlignedBuf::zeroed(layout.data_bytes()).expect("memory");
+    data.fill(0x11);
+    let weight = PackedView::new(Packing::Int8G32, CHANNELS, k, &[], &data).expect("a view");
+    let x = values(CHANNELS * PLANE * PLANE);
+    let mut scratch = vec![0.0; exec.conv_integers_scratch_elems(&w, &weight)];
+    let mut out = vec![0.0; CHANNELS * PLANE * PLANE];
+    for _ in 0..calls {
+        exec.conv_integers(&w, 1, &x, &weight, Epilogue::default(), &mut scratch, &mut out);
+    }
+    println!("{} {}", layout.data_bytes(), CHANNELS * k * PLANE * PLANE);
+}
+
+fn tiles(exec: Exec<'_>, calls: usize) {
+    let w = over_plane();
     let tiles = Tiles::of(&w, CHANNELS, CHANNELS).expect("a convolution in tiles");
     let (x, weight) = (values(CHANNELS * PLANE * PLANE), values(CHANNELS * CHANNELS * 9));
     let mut scratch = vec![0.0; exec.conv_tiles_scratch_elems(&tiles)];

@@ -2,9 +2,12 @@
 
 mod support;
 
-use cactus_kernels::dense::{DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, conv_scratch_bytes};
-use cactus_kernels::{Epilogue, UnaryOp};
-use cactus_quant::{Packing, pack};
+use cactus_base::Step;
+use cactus_kernels::dense::{
+    DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, conv_scratch_bytes, has_whole_groups,
+};
+use cactus_kernels::{Epilogue, Exec, Kernels, QuantizedRows, Tier, UnaryOp};
+use cactus_quant::{Packed, Packing, pack};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
 
 /// Of each axis: places, taps, stride, zeros before, zeros after, dilation.
@@ -146,6 +149,81 @@ fn conv_matches_definition() {
     }
 }
 
+/// Quantizes the rows that windows read, tap by tap, and multiplies them: what `conv_integers` is by definition.
+fn product_of_windows(
+    exec: &Exec<'_>,
+    w: &Window,
+    channels: usize,
+    x: &[f32],
+    weight: &Packed,
+    bias: &[f32],
+) -> Vec<f32> {
+    let (reads, plane) = (reads(w), w.size.iter().product::<usize>());
+    let (n, k, filters) = (reads.len(), weight.layout().k(), weight.layout().n());
+    let mut rows = Vec::new();
+    for window in &reads {
+        for place in window {
+            rows.extend((0..channels).map(|c| place.map_or(0.0, |p| x[c * plane + p])));
+        }
+    }
+    let mut memory = vec![0.0; QuantizedRows::bytes(n, k).unwrap() / 4];
+    let rows = exec.activations(Packing::Int8G32, &rows, [n, k], None, &mut memory);
+    let mut made = vec![f32::NAN; n * filters];
+    let epilogue = Epilogue {
+        bias: Some(bias),
+        activation: Some(UnaryOp::Relu),
+        ..Epilogue::default()
+    };
+    exec.linear(&weight.view(), rows, n, epilogue, &mut made);
+    let turned = (0..n * filters).map(|i| made[i % n * filters + i / n]);
+    turned.collect()
+}
+
+#[test]
+fn conv_integers_is_the_product_of_quantized_windows() {
+    for axes in WINDOWS {
+        let w = window(axes);
+        let (plane, taps) = (w.size.iter().product::<usize>(), w.kernel.iter().product::<usize>());
+        for (channels, filters) in [(32, 5), (64, 33), (3, 40), (72, 16)] {
+            if !has_whole_groups(taps, channels) {
+                continue;
+            }
+            let mut random = Random::new((plane * filters) as u64);
+            let mut x = random.floats(2 * channels * plane, 1.0);
+            // A group without a scale, one without a number, and one whose places are far apart.
+            x[..plane.min(20)].fill(1e-35);
+            (0..channels).for_each(|c| x[(channels + c) * plane] = 1e-32);
+            x[plane / 2] = f32::INFINITY;
+            x[plane / 3] = f32::NAN;
+            x[(channels + 1) * plane - 1] = 1e30;
+            let weight = random.floats(filters * channels * taps, 1.0);
+            let bias = random.floats(filters, 1.0);
+            let packed = pack(Packing::Int8G32, filters, channels * taps, &weight).unwrap();
+            let what = format!("conv_integers {axes:?} {channels} {filters}");
+            let scalar = Exec {
+                kernels: Kernels::for_tier(Tier::Scalar).unwrap(),
+                step: &Step::inline(),
+            };
+            let samples = x.chunks_exact(channels * plane);
+            let by_definition: Vec<f32> = samples
+                .flat_map(|x| product_of_windows(&scalar, &w, channels, x, &packed, &bias))
+                .collect();
+            let epilogue = Epilogue {
+                bias: Some(&bias),
+                activation: Some(UnaryOp::Relu),
+                ..Epilogue::default()
+            };
+            let found = same_everywhere(&what, |exec| {
+                let mut scratch = vec![f32::NAN; exec.conv_integers_scratch_elems(&w, &packed.view())];
+                let mut out = vec![f32::NAN; by_definition.len()];
+                exec.conv_integers(&w, 2, &x, &packed.view(), epilogue, &mut scratch, &mut out);
+                out
+            });
+            assert_same_bits(&what, &found, &by_definition);
+        }
+    }
+}
+
 #[test]
 fn conv_scratch_of_absurd_windows_saturates() {
     let far = usize::MAX / 4;
@@ -159,6 +237,12 @@ fn conv_scratch_of_absurd_windows_saturates() {
             dilation: [dilation; 3],
         };
         assert_eq!(conv_scratch_bytes(&w, 3), usize::MAX, "{w:?}");
+        let packed = pack(Packing::Int8G32, 1, 32 * 27, &[0.0; 32 * 27]).unwrap();
+        same_everywhere("scratch of integers", |exec| {
+            let elems = exec.conv_integers_scratch_elems(&w, &packed.view());
+            assert_eq!(elems, usize::MAX, "{w:?}");
+            Vec::new()
+        });
     }
 }
 

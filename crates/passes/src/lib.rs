@@ -58,5 +58,7 @@ mod take_rows;
 pub use error::{Error, ErrorKind, Result};
 pub use pipeline::{Options, Pass, StatePolicy, optimize, optimize_observed, pass, pass_names};
 pub use policy::Policy;
-pub use precision::{Bits, Storage, StorageChoice, attend_on_integers, choose_storage, storage_of_matrix, unquantized};
+pub use precision::{
+    Bits, Storage, StorageChoice, attend_on_integers, choose_storage, lay_filters, storage_of_matrix, unquantized,
+};
 pub use report::{Outcome, Record, Report};

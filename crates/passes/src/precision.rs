@@ -1,7 +1,9 @@
 //! The choice of storage for each weight. It rewrites nothing: the graph sees every weight as `f32`.
 
+use crate::pattern::{insert_before, is_output, result, users};
 use crate::policy::Policy;
-use cactus_ir::{AttentionAttrs, BinaryFn, Graph, Op, ValueId};
+use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Op, TensorType, ValueId, WeightExpr};
+use cactus_tensor::DType;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -168,11 +170,11 @@ const CONVOLUTION: &str = "a convolution";
 
 /// Whether `v` are the filters of convolutions, all of whose channels every window reads, and nothing else.
 fn is_convolution(g: &Graph, v: ValueId) -> bool {
-    let mut readers = g.nodes().filter(|(_, node)| node.inputs.contains(&v)).peekable();
-    let is_output = g.outputs().iter().any(|(_, output)| *output == v);
-    let is_there = readers.peek().is_some() && !is_output;
-    is_there
-        && readers.all(|(_, node)| {
+    let readers = users(g, v);
+    !readers.is_empty()
+        && !is_output(g, v)
+        && readers.iter().all(|&id| {
+            let node = g.node(id);
             let groups = match &node.op {
                 Op::Conv(attrs) => attrs.groups,
                 Op::Conv1d { groups, .. } => *groups,
@@ -180,6 +182,118 @@ fn is_convolution(g: &Graph, v: ValueId) -> bool {
             };
             groups == 1 && node.inputs.iter().position(|&input| input == v) == Some(1)
         })
+}
+
+/// Whether `v` are such filters but for the order of their axes.
+fn becomes_convolution(g: &Graph, v: ValueId) -> bool {
+    let turned = |v: ValueId| match users(g, v)[..] {
+        [reader] if matches!(g.node(reader).op, Op::Permute { .. }) => is_convolution(g, result(g, reader)),
+        _ => false,
+    };
+    is_convolution(g, v) || (!is_output(g, v) && turned(v))
+}
+
+/// With fewer windows convolutions are faster as products of rows that windows gather, if those have [`MANY_INPUTS`].
+const FEW_WINDOWS: usize = 256;
+/// Inputs of a window from which on gathering them is little beside the product.
+const MANY_INPUTS: usize = 128;
+
+/// Multiplications for each number that is quantized or moved, from which on convolutions on integers are faster than those on floats.
+const WORTH_QUANTIZING: usize = 32;
+
+/// How the filters of a convolution lie where that is not as the model has them.
+enum Laid {
+    /// In 8 bits, the channels of a tap side by side.
+    TapByTap,
+    /// In single precision, a row for each.
+    Rows,
+}
+
+/// Stores the filters of convolutions as matrices of a row for each where products with rows are faster.
+///
+/// - Where `policy` gives 8 bits or fewer: `[filters, taps · channels]`, the channels of a tap side by side, so that a group of inputs has one tap and
+///   what a place has is quantized once for all windows. Leaves those whose channels are no whole groups, unless they have one tap, and those that
+///   have too few multiplications to be faster.
+/// - Where it gives 32 bits and few windows are known to be: `[filters, channels · taps]`.
+///
+/// Returns how many were changed.
+///
+/// # Errors
+/// [`ErrorKind::Graph`](crate::ErrorKind::Graph) where the graph is not valid.
+pub fn lay_filters(graph: &mut Graph, policy: &Policy) -> crate::Result<usize> {
+    let filters: Vec<(ValueId, WeightExpr)> = graph.weights().into_iter().map(|(v, e)| (v, e.clone())).collect();
+    let mut changed = 0;
+    for (v, expr) in filters {
+        if let Some(laid) = laid(graph, v, policy) {
+            lay(graph, v, expr, &laid)?;
+            changed += 1;
+        }
+    }
+    if changed > 0 {
+        *graph = graph.compacted();
+    }
+    Ok(changed)
+}
+
+fn laid(g: &Graph, v: ValueId, policy: &Policy) -> Option<Laid> {
+    let shape = g.ty(v).known_shape()?;
+    let [filters, channels, kernel @ ..] = &shape[..] else {
+        return None;
+    };
+    if kernel.is_empty() || !is_convolution(g, v) {
+        return None;
+    }
+    let taps: usize = kernel.iter().product();
+    match storage_of_matrix(policy.bits_of(&g.value(v).name, false).0, channels * taps) {
+        Storage::Int8 | Storage::Codebook(_) => {
+            let fits = taps == 1 || channels % GROUP == 0;
+            let pays = filters * channels * taps >= WORTH_QUANTIZING * (filters + channels);
+            (fits && pays).then_some(Laid::TapByTap)
+        }
+        Storage::F32 => (channels * taps >= MANY_INPUTS && has_few_windows(g, v)).then_some(Laid::Rows),
+        _ => None,
+    }
+}
+
+/// Whether all convolutions with the filters `v` are known to have few windows.
+fn has_few_windows(g: &Graph, v: ValueId) -> bool {
+    users(g, v).iter().all(|&reader| {
+        let places = g.ty(result(g, reader)).shape.get(2..).unwrap_or_default();
+        let windows = places.iter().try_fold(1usize, |n, dim| n.checked_mul(dim.as_known()?));
+        windows.is_some_and(|windows| windows < FEW_WINDOWS)
+    })
+}
+
+fn lay(g: &mut Graph, v: ValueId, expr: WeightExpr, laid: &Laid) -> crate::Result<()> {
+    let (name, shape) = (g.value(v).name.clone(), g.ty(v).known_shape().unwrap_or_default());
+    let (axes, rows) = (shape.len(), [shape[0], shape[1..].iter().product()]);
+    // Channels last, and back.
+    let last: Vec<usize> = [0].into_iter().chain(2..axes).chain([1]).collect();
+    let back: Vec<usize> = [0, axes - 1].into_iter().chain(1..axes - 1).collect();
+    let moves = matches!(laid, Laid::TapByTap) && rows[1] != shape[1];
+    let x = match moves {
+        true => WeightExpr::Permute {
+            x: Box::new(expr),
+            perm: last.clone(),
+        },
+        false => expr,
+    };
+    let flat = WeightExpr::Reshape {
+        x: Box::new(x),
+        shape: rows.to_vec(),
+    };
+    let Some(&first) = users(g, v).first() else {
+        return Ok(());
+    };
+    let matrix = g.add_weight(name, TensorType::new(DType::F32, rows.map(Dim::from)), flat);
+    let sizes = |order: &[usize]| order.iter().map(|&axis| shape[axis].into()).collect();
+    let order: Vec<usize> = if moves { last } else { (0..axes).collect() };
+    let mut seen = insert_before(g, first, Op::Reshape { shape: sizes(&order) }, &[matrix])?;
+    if moves {
+        seen = insert_before(g, first, Op::Permute { perm: back }, &[seen])?;
+    }
+    g.replace_uses(v, seen);
+    Ok(())
 }
 
 fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
@@ -207,7 +321,9 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
                 (Op::RmsNorm { .. } | Op::LayerNorm { .. } | Op::NormRope { .. } | Op::NormAdd { .. }, _) => {
                     return choice(Storage::Plain, "a norm".into());
                 }
-                (Op::Reshape { .. }, 0) if is_convolution(g, node.outputs[0]) => CONVOLUTION,
+                (Op::Reshape { .. }, 0) if g.ty(v).shape.len() == 2 && becomes_convolution(g, node.outputs[0]) => {
+                    CONVOLUTION
+                }
                 (Op::ShortConv { .. } | Op::Conv1d { .. }, _) => {
                     return choice(Storage::Plain, "a convolution".into());
                 }
@@ -226,8 +342,13 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
     let (bits, why) = policy.bits_of(&g.value(v).name, roles.contains(&"an embedding"));
     let storage = match (storage_of_matrix(bits, width), roles.contains(&CONVOLUTION)) {
         (storage, false) => storage,
-        // No other product than that of integers goes over windows.
         (Storage::Int8 | Storage::Codebook(_), true) => Storage::Int8,
+        (Storage::F32, true)
+            if g.nodes()
+                .any(|(_, node)| node.inputs.contains(&v) && has_few_windows(g, node.outputs[0])) =>
+        {
+            Storage::F32
+        }
         (_, true) => return choice(Storage::Plain, CONVOLUTION.into()),
     };
     match (bits, storage) {
@@ -303,8 +424,7 @@ pub fn storage_of_matrix(bits: Bits, width: usize) -> Storage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cactus_ir::{GraphBuilder, TensorType};
-    use cactus_tensor::DType;
+    use cactus_ir::{ConvAttrs, GraphBuilder};
 
     #[test]
     fn storage_follows_reader_width_and_bits() {
@@ -359,9 +479,9 @@ mod tests {
 
     #[test]
     fn filters_that_every_window_reads_whole_have_8_bits_at_most() {
-        let stored = |groups: usize, bits| {
+        let stored = |groups: usize, bits, length: Dim| {
             let mut b = GraphBuilder::new("g");
-            let x = b.input("x", TensorType::new(DType::F32, [1.into(), 64.into(), 9.into()]));
+            let x = b.input("x", TensorType::new(DType::F32, [1.into(), 64.into(), length]));
             let w = b.weight("filters", &[32, 64 / groups * 3]);
             let filters = b.reshape(w, [32.into(), (64 / groups).into(), 3.into()]).unwrap();
             let (pad_left, pad_right) = (1, 1);
@@ -381,7 +501,70 @@ mod tests {
             (1, Bits::ThirtyTwo, Storage::Plain),
             (2, Bits::Eight, Storage::Plain),
         ] {
-            assert_eq!(stored(groups, bits), expected, "{groups} groups, {bits:?}");
+            for length in ["seq".into(), 3000.into()] {
+                assert_eq!(stored(groups, bits, length), expected, "{groups} groups, {bits:?}");
+            }
+        }
+        // A weight that is no matrix as it is stored.
+        let mut b = GraphBuilder::new("g");
+        let x = b.input("x", TensorType::new(DType::F32, [1, 64, 9].map(Dim::from)));
+        let w = b.weight("filters", &[32, 64, 1, 1]);
+        let filters = b.reshape(w, [32, 64, 1].map(Dim::from)).unwrap();
+        let conv = Op::Conv1d {
+            groups: 1,
+            pad_left: 0,
+            pad_right: 0,
+        };
+        let y = b.op(conv, &[x, filters]).unwrap();
+        b.output("y", y);
+        let g = b.finish().unwrap();
+        for bits in [Bits::Eight, Bits::ThirtyTwo] {
+            let chosen = choose_storage(&g, &Policy::uniform(bits));
+            assert_eq!(chosen["filters"].storage, Storage::Plain, "{bits:?}");
+        }
+        // Few windows.
+        assert_eq!(stored(1, Bits::ThirtyTwo, 9.into()), Storage::F32);
+    }
+
+    #[test]
+    fn filters_lie_tap_by_tap_in_few_bits_and_in_rows_for_few_windows() {
+        let stored = |channels: usize, kernel: usize, groups: usize, bits| {
+            let mut b = GraphBuilder::new("g");
+            let sizes = [1, channels, 9, 9].map(Dim::from);
+            let x = b.input("x", TensorType::new(DType::F32, sizes));
+            let w = b.weight("filters", &[96, channels / groups, kernel, kernel]);
+            let conv = Op::Conv(ConvAttrs {
+                groups,
+                stride: vec![1; 2],
+                padding: vec![[1, 1]; 2],
+                dilation: vec![1; 2],
+            });
+            let y = b.op(conv, &[x, w]).unwrap();
+            b.output("y", y);
+            let (mut g, policy) = (b.finish().unwrap(), Policy::uniform(bits));
+            let changed = lay_filters(&mut g, &policy).unwrap();
+            g.verify().unwrap();
+            let [(weight, expr)] = g.weights()[..] else {
+                panic!("one weight")
+            };
+            assert_eq!(changed, usize::from(g.ty(weight).shape.len() == 2));
+            let turned = matches!(expr, WeightExpr::Reshape { x, .. } if matches!(**x, WeightExpr::Permute { .. }));
+            assert_eq!(turned, changed == 1 && kernel > 1 && bits != Bits::ThirtyTwo);
+            choose_storage(&g, &policy)["filters"].storage
+        };
+        for (channels, kernel, groups, bits, expected) in [
+            (64, 3, 1, Bits::Eight, Storage::Int8),
+            (64, 3, 1, Bits::Four, Storage::Int8),
+            (72, 1, 1, Bits::Eight, Storage::Int8),
+            (72, 3, 1, Bits::Eight, Storage::Plain),
+            (24, 1, 1, Bits::Eight, Storage::Plain),
+            (64, 3, 2, Bits::Eight, Storage::Plain),
+            (64, 3, 1, Bits::Sixteen, Storage::Plain),
+            (64, 3, 1, Bits::ThirtyTwo, Storage::F32),
+            (24, 1, 1, Bits::ThirtyTwo, Storage::Plain),
+        ] {
+            let what = format!("{channels} channels, {kernel} taps a side, {groups} groups, {bits:?}");
+            assert_eq!(stored(channels, kernel, groups, bits), expected, "{what}");
         }
     }
 

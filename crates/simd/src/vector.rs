@@ -199,6 +199,22 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
         }
         self.load(&x)
     }
+    /// Rows become columns within each four lanes: lane `4 q + i` of result `j` is lane `4 q + j` of `v[i]`.
+    #[inline(always)]
+    fn transpose_fours(self, v: [Self::F; 4]) -> [Self::F; 4] {
+        let mut rows = [[0.0; 16]; 4];
+        for (v, row) in v.into_iter().zip(&mut rows) {
+            self.store(v, row);
+        }
+        let mut columns = [[0.0; 16]; 4];
+        for (j, column) in columns.iter_mut().enumerate() {
+            for (lane, to) in column.iter_mut().enumerate() {
+                *to = rows[lane % 4][lane / 4 * 4 + j];
+            }
+        }
+        let [a, b, c, d] = &columns;
+        [self.load(a), self.load(b), self.load(c), self.load(d)]
+    }
     /// Splits the low 16 bits of 64 integers, which hold values in `0..=16383`, into their high and low seven bits.
     fn store_planes(self, v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]);
     /// Stores the low bytes of 64 integers, whose low 16 bits hold values in `-128..=127`.

@@ -129,6 +129,13 @@ impl Op for &Inputs {
         vec![
             ("lookup_quads", lookups),
             ("hadamard_lanes", floats(s.hadamard_lanes(a))),
+            (
+                "transpose_fours",
+                s.transpose_fours([a, b, c, small])
+                    .into_iter()
+                    .flat_map(floats)
+                    .collect(),
+            ),
             ("hadamard_lanes of finite", floats(s.hadamard_lanes(small))),
             ("load_partial", floats(s.load_partial(&self.a[..self.from]))),
             ("store_partial", partial.map(f32::to_bits).to_vec()),
@@ -275,6 +282,12 @@ fn scalar_dots_and_conversions_match_their_definition() {
             })
             .sum();
         assert_eq!(*found, expected);
+    }
+    let columns = s.transpose_fours([0, 16, 32, 48].map(|first| lanes.map(|lane| lane + first as f32)));
+    for (j, column) in columns.iter().enumerate() {
+        for (lane, found) in column.iter().enumerate() {
+            assert_eq!(*found, (lane % 4 * 16 + lane / 4 * 4 + j) as f32);
+        }
     }
     assert_eq!(s.reduce_sum(lanes), 120.0);
     assert_eq!(s.reduce_max(lanes), 15.0);

@@ -346,6 +346,14 @@ fn write(
         policy.prefix = format!("{component}.");
     }
     let stored = |name: &str| format!("{}{name}", policy.prefix);
+    // Weights of a folder are what they are.
+    if ready.task == Task::Function && ready.imported.tensors.bound().is_none() {
+        let failed = |e: cactus_passes::Error| {
+            let what = format!("filters cannot be laid out: {e}");
+            Error::new(ErrorKind::Unsupported, what)
+        };
+        cactus_passes::lay_filters(&mut ready.optimized, &policy).map_err(failed)?;
+    }
     let storage = cactus_passes::choose_storage(&ready.optimized, &policy);
     if senses {
         senses::on_integers(component, &mut ready.optimized, &storage)?;

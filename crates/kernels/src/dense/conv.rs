@@ -109,18 +109,39 @@ impl Window {
         }
     }
 
-    /// Whether every window reads one place, its own.
-    fn is_pointwise(&self) -> bool {
-        self.size == self.out && self.taps() == 1 && self.stride == [1; 3] && self.before == [0; 3]
+    /// Adds to every place of the plane `x` that tap `tap` reads what `values` have of its window.
+    fn add_lines_of_tap(&self, tap: usize, x: &mut [f32], values: &[f32]) {
+        let tap = Self::split(tap, self.kernel);
+        let inside = self.windows_inside(2, tap[2]);
+        if inside.is_empty() {
+            return;
+        }
+        let first = inside.start * self.stride[2] + tap[2] * self.dilation[2] - self.before[2];
+        for (line, values) in values.chunks_exact(self.out[2]).enumerate() {
+            let (z, y) = (line / self.out[1], line % self.out[1]);
+            let (Some(z), Some(y)) = (self.at(0, z, tap[0]), self.at(1, y, tap[1])) else {
+                continue;
+            };
+            let x = &mut x[(z * self.size[1] + y) * self.size[2]..][..self.size[2]][first..];
+            let values = &values[inside.clone()];
+            match self.stride[2] {
+                1 => x.iter_mut().zip(values).for_each(|(x, v)| *x += v),
+                2 => {
+                    // Pairs let the compiler use vectors; the last place may have no neighbor.
+                    let (pairs, last) = x.as_chunks_mut::<2>();
+                    pairs.iter_mut().zip(values).for_each(|(pair, v)| pair[0] += v);
+                    if let ([last], Some(v)) = (last, values.get(pairs.len())) {
+                        *last += v;
+                    }
+                }
+                n => x.iter_mut().step_by(n).zip(values).for_each(|(x, v)| *x += v),
+            }
+        }
     }
 
-    /// The place in the input that tap `tap` of window `window` reads, if it is inside.
-    #[inline(always)]
-    fn place(&self, window: [usize; 3], tap: [usize; 3]) -> Option<usize> {
-        let z = self.at(0, window[0], tap[0])?;
-        let y = self.at(1, window[1], tap[1])?;
-        let x = self.at(2, window[2], tap[2])?;
-        Some((z * self.size[1] + y) * self.size[2] + x)
+    /// Whether every window reads one place, its own.
+    pub(super) fn is_pointwise(&self) -> bool {
+        self.size == self.out && self.taps() == 1 && self.stride == [1; 3] && self.before == [0; 3]
     }
 }
 
@@ -175,21 +196,15 @@ impl Exec<'_> {
         if outputs == 0 {
             return;
         }
-        for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
-            out.fill(bias.map_or(0.0, |b| b[i]));
-        }
         if channels == 0 {
+            for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
+                out.fill(bias.map_or(0.0, |b| b[i]));
+            }
             if let Some(activation) = activation {
                 self.unary_in_place(activation, out);
             }
             return;
         }
-        // The bias is there already.
-        let epilogue = Epilogue {
-            accumulate: true,
-            activation,
-            ..Epilogue::default()
-        };
         let k = channels * taps;
         let stripe = stripe_windows(k);
         let (packed, framed) = scratch.split_at_mut(packed_bytes(outputs.min(stripe), k) / 4);
@@ -205,6 +220,11 @@ impl Exec<'_> {
             };
             let weight = &weight[g * filters * k..(g + 1) * filters * k];
             let out = &mut out[g * filters * outputs..(g + 1) * filters * outputs];
+            let epilogue = Epilogue {
+                row_bias: bias.map(|bias| &bias[g * filters..(g + 1) * filters]),
+                activation,
+                ..Epilogue::default()
+            };
             // What a stripe packs is multiplied while it is in the cache.
             for first in (0..outputs).step_by(stripe) {
                 let count = stripe.min(outputs - first);
@@ -287,12 +307,7 @@ impl Exec<'_> {
                 let out = unsafe { out.piece(c * plane..(c + 1) * plane) };
                 for tap in 0..taps {
                     let values = &columns[(c * taps + tap) * windows..][..windows];
-                    let tap = Window::split(tap, w.kernel);
-                    for (window, &v) in values.iter().enumerate() {
-                        if let Some(at) = w.place(Window::split(window, w.out), tap) {
-                            out[at] += v;
-                        }
-                    }
+                    w.add_lines_of_tap(tap, out, values);
                 }
             }
         });

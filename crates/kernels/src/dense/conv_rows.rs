@@ -4,8 +4,9 @@
 //! places at a time. In single precision the sums are those of [`Exec::conv`], in every bit.
 
 use super::conv::Window;
+use super::turn::{Planes, Turn, row_stride};
 use crate::exec::{Exec, SharedMut};
-use crate::matmul::{Activations, Epilogue, QuantizedRows};
+use crate::matmul::{Activations, Epilogue, QuantizedRows, TILE_ROWS};
 use crate::parts::part_range;
 use cactus_base::Step;
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
@@ -17,7 +18,7 @@ pub const FEW_WINDOWS: usize = BLOCK_ROWS;
 const STRIP: usize = 64;
 
 /// Elements for the inputs of so many windows as integers; as many as there are numbers where they are more.
-fn quantized_elems(weight: &PackedView<'_>, windows: usize) -> usize {
+pub(super) fn quantized_elems(weight: &PackedView<'_>, windows: usize) -> usize {
     match weight.packing() {
         Packing::Int8G32 => QuantizedRows::bytes(windows, weight.k()).map_or(usize::MAX, |bytes| bytes / 4),
         _ => 0,
@@ -27,7 +28,10 @@ fn quantized_elems(weight: &PackedView<'_>, windows: usize) -> usize {
 impl Exec<'_> {
     /// How many parts `rows` windows are cut into.
     fn row_parts(&self, rows: usize) -> usize {
-        rows.div_ceil(STRIP).min(self.step.width())
+        if rows <= STRIP {
+            return 1;
+        }
+        rows.div_ceil(TILE_ROWS).min(self.step.width())
     }
 
     /// Elements that [`Exec::conv_rows`] of `batch` samples needs beside its output; as many as there are numbers where they are more.
@@ -35,7 +39,7 @@ impl Exec<'_> {
     pub fn conv_rows_scratch_elems(&self, w: &Window, batch: usize, weight: &PackedView<'_>) -> usize {
         let rows = batch.saturating_mul(w.outputs());
         let strip = rows.min(STRIP);
-        let row = weight.k().saturating_add(weight.n());
+        let row = weight.k().saturating_add(row_stride(weight.n()));
         let each = strip.saturating_mul(row).saturating_add(quantized_elems(weight, strip));
         self.row_parts(rows).saturating_mul(each)
     }
@@ -66,23 +70,24 @@ impl Exec<'_> {
             batch * channels * w.places(),
             "conv_rows: elements of the input"
         );
-        let (parts, strips) = (self.row_parts(rows), rows.div_ceil(STRIP));
+        let parts = self.row_parts(rows);
         let each = scratch.len() / parts;
         let (scratch, out) = (SharedMut::new(scratch), SharedMut::new(out));
-        if strips == 1 {
+        if rows <= STRIP {
             // SAFETY: this is the only part.
             let scratch = unsafe { scratch.piece(0..each) };
             return self.conv_strip(w, 0..rows, x, weight, epilogue, scratch, &out);
         }
-        let kernels = self.kernels;
+        let (kernels, tiles) = (self.kernels, rows.div_ceil(TILE_ROWS));
         self.step.run(parts, &|part| {
             // SAFETY: parts have disjoint scratch memory.
             let scratch = unsafe { scratch.piece(part * each..(part + 1) * each) };
             let step = Step::inline();
             let exec = Exec { kernels, step: &step };
-            for strip in part_range(strips, parts, part) {
-                let windows = strip * STRIP..rows.min((strip + 1) * STRIP);
-                exec.conv_strip(w, windows, x, weight, epilogue, scratch, &out);
+            let tiles = part_range(tiles, parts, part);
+            let end = rows.min(tiles.end * TILE_ROWS);
+            for first in (tiles.start * TILE_ROWS..end).step_by(STRIP) {
+                exec.conv_strip(w, first..end.min(first + STRIP), x, weight, epilogue, scratch, &out);
             }
         });
     }
@@ -120,19 +125,25 @@ impl Exec<'_> {
             let out = unsafe { out.piece(rows.start * filters..rows.end * filters) };
             return self.linear(weight, activations, n, epilogue, out);
         }
-        let made = &mut rest[..n * filters];
-        self.linear(weight, activations, n, epilogue, made);
+        let stride = row_stride(filters);
+        let made = &mut rest[..n * stride];
+        self.linear_strided(weight, activations, n, epilogue, made, stride);
         let mut done = 0;
         while done < n {
             let (sample, window) = ((rows.start + done) / windows, (rows.start + done) % windows);
             let run = (windows - window).min(n - done);
-            for filter in 0..filters {
-                let first = (sample * filters + filter) * windows + window;
-                // SAFETY: strips have disjoint windows.
-                let out = unsafe { out.piece(first..first + run) };
-                let made = made[done * filters + filter..].iter().step_by(filters);
-                out.iter_mut().zip(made).for_each(|(out, v)| *out = *v);
-            }
+            // Strips have disjoint windows.
+            let planes = Planes {
+                out: &out.sub(sample * filters * windows..(sample + 1) * filters * windows),
+                plane: windows,
+                first: window,
+            };
+            self.kernels.run(Turn {
+                rows: &made[done * stride..(done + run) * stride],
+                stride,
+                filters,
+                planes,
+            });
             done += run;
         }
     }

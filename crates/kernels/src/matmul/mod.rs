@@ -19,7 +19,7 @@
 //! - Codebooks: the same over the groups of [`RotatedRows`], `d` being the product with the codebook's integers.
 //! - Floats: input `i` belongs to the chain `p[i % 4]`, in order, `p = fma(w, x, p)` from zero; the result is
 //!   `(p0 + p1) + (p2 + p3)`. `f16` weights become `f32` exactly.
-//! - Then `acc + bias` if there is a bias, then `out + acc` if the epilogue accumulates, then bounds and the activation if there are such.
+//! - Then `acc + bias` if there is a bias of columns or of rows, then `out + acc` if the epilogue accumulates, then bounds and the activation if there are such.
 //!
 //! # Splitting
 //!
@@ -43,7 +43,7 @@ pub use rotated::RotatedRows;
 pub(crate) use rotated::rotate_vectors;
 pub use rows::QuantizedRows;
 #[allow(unused_imports)]
-pub(crate) use rows::{Cell, RowWriter, quantize_group};
+pub(crate) use rows::{Cell, MIN_MAGNITUDE, RowWriter, quantize_group};
 
 use crate::elementwise::{UnaryOp, keep_piece_within, unary_piece};
 use crate::exec::{Exec, Kernels, SharedMut, check_strided};
@@ -111,6 +111,8 @@ impl<'a> Activations<'a> {
 pub struct Epilogue<'a> {
     /// Added to every row, `[n]`.
     pub bias: Option<&'a [f32]>,
+    /// Added to every column, `[rows]`: the bias of a convolution, where filters are rows.
+    pub row_bias: Option<&'a [f32]>,
     /// Whether to add to `out` (a residual connection) rather than overwrite it.
     pub accumulate: bool,
     /// What the results are kept within, while they are in the cache; see [`Exec::keep_within`].
@@ -245,7 +247,7 @@ impl Exec<'_> {
         let (n, k) = (w.n(), w.k());
         check_strided("linear", out.len(), rows, stride, n);
         assert!(
-            epilogue.bias.is_none_or(|b| b.len() == n),
+            epilogue.bias.is_none_or(|b| b.len() == n) && epilogue.row_bias.is_none_or(|b| b.len() == rows),
             "linear: elements of the bias"
         );
         if rows == 0 || n == 0 {
@@ -339,6 +341,9 @@ impl Target<'_> {
     unsafe fn store<S: Simd>(&self, s: S, row: usize, block: usize, mut sums: S::F) {
         let first = block * BLOCK_ROWS;
         let count = BLOCK_ROWS.min(self.n - first);
+        if let Some(bias) = self.epilogue.row_bias {
+            sums = s.add(sums, s.splat(bias[row]));
+        }
         // SAFETY: pieces of different rows and blocks are disjoint, and this one is ours by this function's contract.
         let out = unsafe {
             self.out

@@ -9,7 +9,7 @@ use cactus_quant::GROUP;
 use cactus_simd::{Op, Simd};
 
 /// Groups whose largest magnitude is below this become zeros: the reciprocal of the scale would overflow.
-const MIN_MAGNITUDE: f32 = 1e-30;
+pub(crate) const MIN_MAGNITUDE: f32 = 1e-30;
 
 /// One group of one row.
 #[repr(C)]
@@ -116,6 +116,14 @@ impl<'a> QuantizedRows<'a> {
         let (first, tile_rows) = tile_of(self.rows, tile * TILE_ROWS);
         let start = first * self.groups();
         (&self.cells[start..start + tile_rows * self.groups()], tile_rows)
+    }
+
+    /// As [`QuantizedRows::tile`], to be written.
+    pub(crate) fn tile_mut(&mut self, tile: usize) -> (&mut [Cell], usize) {
+        let (first, tile_rows) = tile_of(self.rows, tile * TILE_ROWS);
+        let start = first * self.groups();
+        let end = start + tile_rows * self.groups();
+        (&mut self.cells[start..end], tile_rows)
     }
 
     /// Makes the rows of `to` those called `which`.

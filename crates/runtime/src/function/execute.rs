@@ -3,6 +3,7 @@
 mod experts;
 mod heavy;
 
+use self::heavy::Way;
 use super::constants::Constants;
 use super::held_bytes;
 use super::memory::Memory;
@@ -226,17 +227,17 @@ impl Run<'_> {
             }
             Op::Conv1d { .. } | Op::Conv(_) => {
                 let w = self.window(node);
-                match self.filters(node, &w) {
-                    Ok(Some(filters)) => {
-                        let elems = self.exec.conv_rows_scratch_elems(&w, shape(0)[0], &filters);
-                        elems.saturating_mul(4)
+                let elems = match self.way(node, &w) {
+                    Ok(Way::Integers(filters)) => self.exec.conv_integers_scratch_elems(&w, &filters),
+                    Ok(Way::Rows(filters)) => self.exec.conv_rows_scratch_elems(&w, shape(0)[0], &filters),
+                    Ok(Way::Depthwise) => self.exec.conv_depthwise_scratch_elems(&w),
+                    Ok(Way::Tiles(tiles)) => self.exec.conv_tiles_scratch_elems(&tiles),
+                    // What is wrong is said when it is computed.
+                    Ok(Way::Windows) | Err(_) => {
+                        return dense::conv_scratch_bytes(&w, self.shape(node.inputs[1])[1]);
                     }
-                    _ => match self.way(node, &w) {
-                        heavy::Way::Depthwise => self.exec.conv_depthwise_scratch_elems(&w).saturating_mul(4),
-                        heavy::Way::Tiles(tiles) => self.exec.conv_tiles_scratch_elems(&tiles).saturating_mul(4),
-                        heavy::Way::Windows => dense::conv_scratch_bytes(&w, self.shape(node.inputs[1])[1]),
-                    },
-                }
+                };
+                elems.saturating_mul(4)
             }
             Op::ConvTranspose { conv, .. } => {
                 let (x, weight) = (shape(0), shape(1));

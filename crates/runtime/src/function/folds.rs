@@ -4,8 +4,9 @@ use super::constants::Constants;
 use super::held_type;
 use super::plan::in_place;
 use crate::kernel_names;
-use cactus_ir::{BinaryFn, Graph, Node, NodeId, Op, ValueId};
+use cactus_ir::{BinaryFn, ConvAttrs, Graph, Node, NodeId, Op, ValueId};
 use cactus_kernels::UnaryOp;
+use cactus_kernels::dense::has_whole_groups;
 use cactus_quant::Packing;
 use cactus_tensor::DType;
 use std::collections::{HashMap, HashSet};
@@ -45,6 +46,7 @@ impl Folds {
         }
         for (_, node) in graph.nodes() {
             finder.operand(node, &mut folds);
+            folds.done.extend(finder.turned_filters(node));
         }
         folds
     }
@@ -139,6 +141,40 @@ impl Finder<'_> {
             }
             folds.done.extend([between, x]);
         }
+    }
+
+    /// Filters whose channels stand last where they are stored, in 8 bits, once a node has moved them: convolutions read them as they are.
+    fn turned_filters(&self, node: &Node) -> Option<ValueId> {
+        let (Op::Permute { perm }, [x]) = (&node.op, &node.inputs[..]) else {
+            return None;
+        };
+        let (_, reshape) = self.graph.producer(*x)?;
+        let (Op::Reshape { .. }, [matrix, ..]) = (&reshape.op, &reshape.inputs[..]) else {
+            return None;
+        };
+        let turned = node.outputs[0];
+        let shape = self.graph.ty(turned).known_shape()?;
+        let (axes, [_, channels, kernel @ ..]) = (shape.len(), &shape[..]) else {
+            return None;
+        };
+        let back = [0, axes - 1].into_iter().chain(1..axes - 1);
+        let is_read = |&reader: &NodeId| {
+            let node = self.graph.node(reader);
+            let is_whole = matches!(
+                node.op,
+                Op::Conv(ConvAttrs { groups: 1, .. }) | Op::Conv1d { groups: 1, .. }
+            );
+            is_whole && node.inputs.iter().position(|v| *v == turned) == Some(1)
+        };
+        let stored = self.constants.matrix(*matrix).ok().flatten()?;
+        let fits = perm.iter().copied().eq(back)
+            && stored.packing() == Packing::Int8G32
+            && stored.n() == shape[0]
+            && stored.k() == channels * kernel.iter().product::<usize>()
+            && has_whole_groups(kernel.iter().product(), *channels)
+            && self.uses[turned.index()].iter().all(is_read)
+            && !self.outputs.contains(&turned);
+        fits.then_some(turned)
     }
 
     /// The first operand of a product that reads integers, which alone it makes of that operand.

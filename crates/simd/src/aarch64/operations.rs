@@ -430,6 +430,27 @@ impl<L: Level> Simd for Arm<L> {
         x
     }
     #[inline(always)]
+    fn transpose_fours(self, v: [F; 4]) -> [F; 4] {
+        let mut columns = v;
+        for q in 0..4 {
+            intrinsics!({
+                let (low, high) = (
+                    vreinterpretq_f64_f32(vzip1q_f32(v[0][q], v[1][q])),
+                    vreinterpretq_f64_f32(vzip2q_f32(v[0][q], v[1][q])),
+                );
+                let (low_2, high_2) = (
+                    vreinterpretq_f64_f32(vzip1q_f32(v[2][q], v[3][q])),
+                    vreinterpretq_f64_f32(vzip2q_f32(v[2][q], v[3][q])),
+                );
+                columns[0][q] = vreinterpretq_f32_f64(vzip1q_f64(low, low_2));
+                columns[1][q] = vreinterpretq_f32_f64(vzip2q_f64(low, low_2));
+                columns[2][q] = vreinterpretq_f32_f64(vzip1q_f64(high, high_2));
+                columns[3][q] = vreinterpretq_f32_f64(vzip2q_f64(high, high_2));
+            });
+        }
+        columns
+    }
+    #[inline(always)]
     fn store_planes(self, v: [I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         for (i, v) in v.into_iter().enumerate() {
             let words = low_words(v);

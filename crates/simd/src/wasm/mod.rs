@@ -485,6 +485,21 @@ impl Simd for Simd128 {
         x
     }
     #[inline(always)]
+    fn transpose_fours(self, v: [F; 4]) -> [F; 4] {
+        let mut columns = v;
+        for q in 0..4 {
+            let low = i32x4_shuffle::<0, 4, 1, 5>(v[0][q], v[1][q]);
+            let high = i32x4_shuffle::<2, 6, 3, 7>(v[0][q], v[1][q]);
+            let low_2 = i32x4_shuffle::<0, 4, 1, 5>(v[2][q], v[3][q]);
+            let high_2 = i32x4_shuffle::<2, 6, 3, 7>(v[2][q], v[3][q]);
+            columns[0][q] = i64x2_shuffle::<0, 2>(low, low_2);
+            columns[1][q] = i64x2_shuffle::<1, 3>(low, low_2);
+            columns[2][q] = i64x2_shuffle::<0, 2>(high, high_2);
+            columns[3][q] = i64x2_shuffle::<1, 3>(high, high_2);
+        }
+        columns
+    }
+    #[inline(always)]
     fn store_planes(self, v: [F; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         let seven_bits = u8x16_splat(127);
         let parts = high.as_chunks_mut().0.iter_mut().zip(low.as_chunks_mut().0);

@@ -436,6 +436,28 @@ impl<L: Level> Simd for Ymm<L> {
         intrinsics!([_mm256_add_ps(low, high), _mm256_sub_ps(low, high)])
     }
     #[inline(always)]
+    fn transpose_fours(self, v: [Self::F; 4]) -> [Self::F; 4] {
+        let mut columns = v;
+        // No closure, as in `lanes`.
+        for half in 0..2 {
+            intrinsics!({
+                let (low, high) = (
+                    _mm256_castps_pd(_mm256_unpacklo_ps(v[0][half], v[1][half])),
+                    _mm256_castps_pd(_mm256_unpackhi_ps(v[0][half], v[1][half])),
+                );
+                let (low_2, high_2) = (
+                    _mm256_castps_pd(_mm256_unpacklo_ps(v[2][half], v[3][half])),
+                    _mm256_castps_pd(_mm256_unpackhi_ps(v[2][half], v[3][half])),
+                );
+                columns[0][half] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, low_2));
+                columns[1][half] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, low_2));
+                columns[2][half] = _mm256_castpd_ps(_mm256_unpacklo_pd(high, high_2));
+                columns[3][half] = _mm256_castpd_ps(_mm256_unpackhi_pd(high, high_2));
+            });
+        }
+        columns
+    }
+    #[inline(always)]
     fn store_planes(self, mut v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         intrinsics!({
             let seven_bits = _mm256_set1_epi16(127);

@@ -358,6 +358,25 @@ impl Simd for Avx512 {
         })
     }
     #[inline(always)]
+    fn transpose_fours(self, v: [__m512; 4]) -> [__m512; 4] {
+        intrinsics!({
+            let (low, high) = (
+                _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1])),
+                _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1])),
+            );
+            let (low_2, high_2) = (
+                _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3])),
+                _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3])),
+            );
+            [
+                _mm512_castpd_ps(_mm512_unpacklo_pd(low, low_2)),
+                _mm512_castpd_ps(_mm512_unpackhi_pd(low, low_2)),
+                _mm512_castpd_ps(_mm512_unpacklo_pd(high, high_2)),
+                _mm512_castpd_ps(_mm512_unpackhi_pd(high, high_2)),
+            ]
+        })
+    }
+    #[inline(always)]
     fn store_planes(self, v: [__m512i; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         intrinsics!({
             let [words01, words23] = self.low_words(v);

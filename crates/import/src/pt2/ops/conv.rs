@@ -39,6 +39,8 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("adaptive_avg_pool1d", |im, c| adaptive(im, c, 1, ReduceFn::Mean)),
     ("adaptive_avg_pool2d", |im, c| adaptive(im, c, 2, ReduceFn::Mean)),
     ("_adaptive_avg_pool2d", |im, c| adaptive(im, c, 2, ReduceFn::Mean)),
+    ("adaptive_avg_pool3d", |im, c| adaptive(im, c, 3, ReduceFn::Mean)),
+    ("_adaptive_avg_pool3d", |im, c| adaptive(im, c, 3, ReduceFn::Mean)),
     ("adaptive_max_pool2d", |im, c| adaptive(im, c, 2, ReduceFn::Max)),
 ];
 

@@ -13,8 +13,12 @@ use cactus_kernels::{DeltaRows, Epilogue, GatedDelta, Norm};
 use cactus_quant::{PackedView, Packing};
 use cactus_tensor::DType;
 
-/// How a convolution in single precision is computed.
-pub(super) enum Way {
+/// How a convolution is computed.
+pub(super) enum Way<'a> {
+    /// As a product of integers that places have.
+    Integers(PackedView<'a>),
+    /// As a product of rows that windows gather.
+    Rows(PackedView<'a>),
     /// Each channel alone.
     Depthwise,
     /// As products of transformed tiles.
@@ -211,67 +215,86 @@ impl Run<'_> {
             bias,
             ..self.folds(node)?.1
         };
-        if let Some(filters) = self.filters(node, &w)? {
-            self.exec
-                .conv_rows(&w, batch, x, &filters, epilogue, scratch, floats(out));
-            return Ok(());
+        let way = self.way(node, &w)?;
+        match &way {
+            Way::Integers(filters) => {
+                self.exec
+                    .conv_integers(&w, batch, x, filters, epilogue, scratch, floats(out));
+                return Ok(());
+            }
+            Way::Rows(filters) => {
+                self.exec
+                    .conv_rows(&w, batch, x, filters, epilogue, scratch, floats(out));
+                return Ok(());
+            }
+            Way::Depthwise | Way::Tiles(_) | Way::Windows => {}
         }
         let weight = ops.f32(node.inputs[1])?;
         let (each_in, each_out) = (x.len() / batch, out.len() / 4 / batch);
         for b in 0..batch {
             let x = &x[b * each_in..(b + 1) * each_in];
             let out = &mut floats(out)[b * each_out..(b + 1) * each_out];
-            match &node.op {
-                Op::ConvTranspose { conv, .. } => {
+            match (&node.op, &way) {
+                (Op::ConvTranspose { conv, .. }, _) => {
                     self.exec.conv_transpose(&w, x, weight, bias, conv.groups, scratch, out);
                 }
-                Op::Conv(ConvAttrs { groups, .. }) | Op::Conv1d { groups, .. } => match self.way(node, &w) {
-                    Way::Depthwise => self.exec.conv_depthwise(&w, x, weight, epilogue, scratch, out),
-                    Way::Tiles(tiles) => self.exec.conv_tiles(&tiles, x, weight, epilogue, scratch, out),
-                    Way::Windows => self.exec.conv(&w, x, weight, epilogue, *groups, scratch, out),
-                },
+                (_, Way::Depthwise) => self.exec.conv_depthwise(&w, x, weight, epilogue, scratch, out),
+                (_, Way::Tiles(tiles)) => self.exec.conv_tiles(tiles, x, weight, epilogue, scratch, out),
+                (Op::Conv(ConvAttrs { groups, .. }) | Op::Conv1d { groups, .. }, _) => {
+                    self.exec.conv(&w, x, weight, epilogue, *groups, scratch, out);
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// How a convolution in single precision with windows `w` is computed.
-    pub(super) fn way(&self, node: &Node, w: &Window) -> Way {
+    /// How a convolution with windows `w` is computed.
+    pub(super) fn way(&self, node: &Node, w: &Window) -> Result<Way<'_>> {
         let filters = self.shape(node.inputs[1]);
+        // The filters of one convolution may be a transposed one's, too.
         let (Op::Conv(ConvAttrs { groups, .. }) | Op::Conv1d { groups, .. }) = node.op else {
-            return Way::Windows;
+            return Ok(Way::Windows);
         };
-        match groups {
+        if groups == 1
+            && let Some(way) = self.packed_way(node, w)?
+        {
+            return Ok(way);
+        }
+        Ok(match groups {
             1 => Tiles::of(w, filters[1], filters[0]).map_or(Way::Windows, Way::Tiles),
             _ if filters[1] == 1 && filters[0] == groups => Way::Depthwise,
             _ => Way::Windows,
-        }
+        })
     }
 
-    /// The filters of a convolution with windows `w` that reads them packed: in 8 bits, or as it has few windows.
-    pub(super) fn filters(&self, node: &Node, w: &Window) -> Result<Option<PackedView<'_>>> {
-        // The filters of one convolution may be a transposed one's, too, or have many windows there.
-        if !matches!(
-            node.op,
-            Op::Conv(ConvAttrs { groups: 1, .. }) | Op::Conv1d { groups: 1, .. }
-        ) {
-            return Ok(None);
-        }
+    /// How a convolution that reads its filters packed is computed: stored so, or as it has few windows.
+    fn packed_way(&self, node: &Node, w: &Window) -> Result<Option<Way<'_>>> {
         let filters = node.inputs[1];
         if w.out.iter().product::<usize>() < FEW_WINDOWS
             && let Some(few) = self.constants.filters(filters)
         {
-            return Ok(Some(few));
+            return Ok(Some(Way::Rows(few)));
         }
         let Some(&Place::Constant { of, start: 0 }) = self.plan.places.get(&filters) else {
             return Ok(None);
         };
         let shape = self.shape(filters);
+        let taps = shape[2..].iter().product::<usize>();
         let stored = self.constants.matrix(of)?.filter(|m| {
-            m.packing() == Packing::Int8G32 && m.n() == shape[0] && m.k() == shape[1..].iter().product::<usize>()
+            matches!(m.packing(), Packing::Int8G32 | Packing::F32N16) && m.n() == shape[0] && m.k() == shape[1] * taps
         });
-        Ok(stored)
+        // What turns the axes of filters is done where they are in this order, see `Folds`.
+        let is_turned = self
+            .graph
+            .producer(filters)
+            .is_some_and(|(_, node)| matches!(node.op, Op::Permute { .. }));
+        Ok(
+            stored.map(|m| match m.packing() == Packing::Int8G32 && (is_turned || taps == 1) {
+                true => Way::Integers(m),
+                false => Way::Rows(m),
+            }),
+        )
     }
 
     pub(super) fn recurrent(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {

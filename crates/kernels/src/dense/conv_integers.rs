@@ -1,0 +1,428 @@
+//! Convolutions with filters in 8 bits whose taps lie one after another: every place is quantized once, for all windows that read it.
+//!
+//! Filters are the rows `[filters, taps · channels]` of a product, and its groups of 32 inputs are groups of channels of one tap. What a
+//! window reads is then made of cells that belong to places: they are made for all of them, with zeros around, 16 places side by side,
+//! and windows copy theirs. [`Exec::conv_rows`] gathers floats and makes integers of each window anew, `taps` times as many.
+
+use super::conv::Window;
+use super::conv_rows::quantized_elems;
+use super::turn::{Planes, Turn, row_stride};
+use crate::exec::{Exec, SharedMut};
+use crate::matmul::{Activations, Cell, Epilogue, MIN_MAGNITUDE, QuantizedRows, TILE_ROWS, quantize_group};
+use crate::parts::{part_count, part_range};
+use cactus_base::Step;
+use cactus_quant::{BLOCK_ROWS, GROUP, PackedView, Packing};
+use cactus_simd::{Op, Simd};
+use std::ops::Range;
+
+/// Windows that one thread multiplies at once; whole tiles of rows.
+const STRIP: usize = 64;
+/// Elements of scratch memory that a cell takes.
+const CELL_ELEMS: usize = size_of::<Cell>() / 4;
+
+/// Whether [`Exec::conv_integers`] computes convolutions of so many `taps` and `channels`: one group of 32 inputs has one tap.
+#[must_use]
+pub fn has_whole_groups(taps: usize, channels: usize) -> bool {
+    taps == 1 || channels.is_multiple_of(GROUP)
+}
+
+/// Cells of all places with the padding around them, `[groups, z, y, x]`.
+#[derive(Clone, Copy)]
+struct Framed {
+    size: [usize; 3],
+    groups: usize,
+}
+
+impl Framed {
+    /// `None` where windows are places, which need no cells of their own.
+    fn of(w: &Window, channels: usize) -> Option<Self> {
+        if w.is_pointwise() {
+            return None;
+        }
+        // A file may say anything: what overflows becomes more than any memory has.
+        let places = |axis: usize| {
+            let last = w.out[axis].saturating_sub(1).saturating_mul(w.stride[axis]);
+            let reach = w.kernel[axis].saturating_sub(1).saturating_mul(w.dilation[axis]);
+            last.saturating_add(reach).saturating_add(1)
+        };
+        Some(Self {
+            size: [0, 1, 2].map(places),
+            groups: channels.div_ceil(GROUP),
+        })
+    }
+
+    fn plane(&self) -> usize {
+        self.size.iter().fold(1, |n, &size| n.saturating_mul(size))
+    }
+
+    fn elems(&self) -> usize {
+        self.plane().saturating_mul(self.groups).saturating_mul(CELL_ELEMS)
+    }
+
+    fn at(&self, [z, y, x]: [usize; 3]) -> usize {
+        (z * self.size[1] + y) * self.size[2] + x
+    }
+
+    /// What each tap adds to the place of a window.
+    fn offsets(&self, w: &Window) -> Vec<usize> {
+        let taps = (0..w.taps()).map(|tap| Window::split(tap, w.kernel));
+        taps.map(|tap| self.at([0, 1, 2].map(|a| tap[a] * w.dilation[a])))
+            .collect()
+    }
+}
+
+/// What the windows of a sample read.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// Each its own place of planes `[channels, places]`.
+    Planes(&'a [f32]),
+    /// Places that are quantized.
+    Cells {
+        framed: Framed,
+        cells: &'a [Cell],
+        /// See [`Framed::offsets`].
+        offsets: &'a [usize],
+    },
+}
+
+/// A sample and what it is multiplied with.
+struct Sample<'a> {
+    w: &'a Window,
+    source: Source<'a>,
+    weight: &'a PackedView<'a>,
+    epilogue: Epilogue<'a>,
+    out: SharedMut<'a, f32>,
+}
+
+/// Elements that a strip of so many windows needs.
+fn strip_elems(weight: &PackedView<'_>, windows: usize) -> usize {
+    let results = windows.saturating_mul(row_stride(weight.n()));
+    quantized_elems(weight, windows).saturating_add(results)
+}
+
+impl Exec<'_> {
+    /// How many parts `windows` are cut into.
+    fn window_parts(&self, windows: usize) -> usize {
+        if windows <= STRIP {
+            return 1;
+        }
+        windows.div_ceil(TILE_ROWS).min(self.step.width())
+    }
+
+    /// Elements that [`Exec::conv_integers`] needs beside its output; as many as there are numbers where they are more.
+    #[must_use]
+    pub fn conv_integers_scratch_elems(&self, w: &Window, weight: &PackedView<'_>) -> usize {
+        let framed = Framed::of(w, weight.k() / w.taps().max(1)).map_or(0, |framed| framed.elems());
+        let own = strip_elems(weight, w.outputs().min(STRIP));
+        framed.saturating_add(self.window_parts(w.outputs()).saturating_mul(own))
+    }
+
+    /// `out [batch, filters, out…]` from `x [batch, channels, size…]`, where `weight` is `[filters, kernel… · channels]` in 8 bits, with bias
+    /// and activation of the epilogue. Every place is quantized in groups of 32 channels as [`QuantizedRows`] says, zeros outside, and the
+    /// groups of a window follow one another tap by tap.
+    ///
+    /// # Panics
+    /// When a length does not fit, or where not [`has_whole_groups`]: programming errors.
+    #[allow(clippy::too_many_arguments)]
+    pub fn conv_integers(
+        &self,
+        w: &Window,
+        batch: usize,
+        x: &[f32],
+        weight: &PackedView<'_>,
+        epilogue: Epilogue<'_>,
+        scratch: &mut [f32],
+        out: &mut [f32],
+    ) {
+        let (windows, taps) = (w.outputs(), w.taps());
+        let channels = weight.k() / taps;
+        assert!(
+            weight.packing() == Packing::Int8G32 && channels * taps == weight.k() && has_whole_groups(taps, channels),
+            "conv_integers: {} filters of {taps} taps and {} inputs",
+            weight.packing(),
+            weight.k()
+        );
+        let (each_in, each_out) = (channels * w.places(), weight.n() * windows);
+        assert!(
+            x.len() == batch * each_in && out.len() == batch * each_out,
+            "conv_integers: elements of input and output"
+        );
+        if each_out == 0 {
+            return;
+        }
+        let framed = Framed::of(w, channels);
+        let (cells, scratch) = scratch.split_at_mut(framed.map_or(0, |framed| framed.elems()));
+        let cells: &mut [Cell] = bytemuck::cast_slice_mut(cells);
+        let offsets = framed.map_or_else(Vec::new, |framed| framed.offsets(w));
+        let parts = self.window_parts(windows);
+        let own = strip_elems(weight, windows.min(STRIP));
+        let scratch = SharedMut::new(&mut scratch[..parts * own]);
+        for (sample, out) in out.chunks_exact_mut(each_out).enumerate() {
+            let x = &x[sample * each_in..(sample + 1) * each_in];
+            let source = match framed {
+                None => Source::Planes(x),
+                Some(framed) => {
+                    self.quantize_places(w, framed, x, cells);
+                    Source::Cells {
+                        framed,
+                        cells,
+                        offsets: &offsets,
+                    }
+                }
+            };
+            let sample = Sample {
+                w,
+                source,
+                weight,
+                epilogue,
+                out: SharedMut::new(out),
+            };
+            if windows <= STRIP {
+                // SAFETY: this is the only part.
+                self.integers_strip(&sample, 0..windows, unsafe { scratch.piece(0..own) });
+                continue;
+            }
+            let kernels = self.kernels;
+            let tiles = windows.div_ceil(TILE_ROWS);
+            self.step.run(parts, &|part| {
+                // SAFETY: parts have disjoint scratch memory.
+                let scratch = unsafe { scratch.piece(part * own..(part + 1) * own) };
+                let step = Step::inline();
+                let exec = Exec { kernels, step: &step };
+                let tiles = part_range(tiles, parts, part);
+                let end = windows.min(tiles.end * TILE_ROWS);
+                for first in (tiles.start * TILE_ROWS..end).step_by(STRIP) {
+                    exec.integers_strip(&sample, first..end.min(first + STRIP), scratch);
+                }
+            });
+        }
+    }
+
+    /// Quantizes all places of planes `x` into `cells`, zeros around them.
+    fn quantize_places(&self, w: &Window, framed: Framed, x: &[f32], cells: &mut [Cell]) {
+        let [depth, height, line] = framed.size;
+        let lines = depth * height;
+        let plane = w.places();
+        let channels = x.len() / plane.max(1);
+        let cost_ns = 8 * line;
+        let parts = part_count(self.step.width(), framed.groups * lines, cost_ns);
+        let cells = SharedMut::new(cells);
+        self.step.run(parts, &|part| {
+            for item in part_range(framed.groups * lines, parts, part) {
+                let (group, at) = (item / lines, item % lines);
+                let at = [at / height, at % height];
+                // One tap passes over what lies between its steps.
+                if (0..2).any(|axis| w.kernel[axis] == 1 && !at[axis].is_multiple_of(w.stride[axis])) {
+                    continue;
+                }
+                // SAFETY: lines are disjoint.
+                let cells = unsafe { cells.piece(item * line..(item + 1) * line) };
+                cells.fill(bytemuck::Zeroable::zeroed());
+                let inside = |axis: usize, at: usize| at.checked_sub(w.before[axis]).filter(|&at| at < w.size[axis]);
+                let (Some(z), Some(y)) = (inside(0, at[0]), inside(1, at[1])) else {
+                    continue;
+                };
+                if plane == 0 {
+                    continue;
+                }
+                let own = w.before[2].min(line)..line.min(w.before[2] + w.size[2]);
+                let first = group * GROUP * plane + (z * w.size[1] + y) * w.size[2];
+                let group = Group {
+                    x: &x[first..],
+                    plane,
+                    channels: GROUP.min(channels - group * GROUP),
+                };
+                for (i, cells) in cells[own].chunks_mut(BLOCK_ROWS).enumerate() {
+                    self.kernels.run(QuantizePlaces {
+                        of: group.from(i * BLOCK_ROWS),
+                        cells,
+                    });
+                }
+            }
+        });
+    }
+
+    /// Some windows of a sample; no other thread may have the same ones.
+    fn integers_strip(&self, sample: &Sample<'_>, windows: Range<usize>, scratch: &mut [f32]) {
+        let Sample {
+            w, weight, epilogue, ..
+        } = *sample;
+        let (n, filters, stride) = (windows.len(), weight.n(), row_stride(weight.n()));
+        let (integers, made) = scratch.split_at_mut(quantized_elems(weight, n));
+        let mut rows = QuantizedRows::new(bytemuck::cast_slice_mut(integers), n, weight.k());
+        match sample.source {
+            Source::Planes(x) => self.quantize_windows(w.places(), &x[windows.start..], &mut rows),
+            Source::Cells { framed, cells, offsets } => {
+                for tile in 0..n.div_ceil(TILE_ROWS) {
+                    let (to, count) = rows.tile_mut(tile);
+                    let first = windows.start + tile * TILE_ROWS;
+                    copy_cells(w, &framed, cells, offsets, first..first + count, to);
+                }
+            }
+        }
+        let made = &mut made[..n * stride];
+        self.linear_strided(weight, Activations::Q8(rows), n, epilogue, made, stride);
+        // Strips have disjoint windows.
+        let planes = Planes {
+            out: &sample.out,
+            plane: w.outputs(),
+            first: windows.start,
+        };
+        self.kernels.run(Turn {
+            rows: made,
+            stride,
+            filters,
+            planes,
+        });
+    }
+
+    /// Quantizes the first places of planes `x`, `plane` apart, as rows.
+    fn quantize_windows(&self, plane: usize, x: &[f32], rows: &mut QuantizedRows<'_>) {
+        let (n, channels) = (rows.rows(), rows.k());
+        let mut cells: [Cell; BLOCK_ROWS] = bytemuck::Zeroable::zeroed();
+        for group in 0..channels.div_ceil(GROUP) {
+            let of = Group {
+                x: &x[group * GROUP * plane..],
+                plane,
+                channels: GROUP.min(channels - group * GROUP),
+            };
+            for first in (0..n).step_by(BLOCK_ROWS) {
+                let count = BLOCK_ROWS.min(n - first);
+                self.kernels.run(QuantizePlaces {
+                    of: of.from(first),
+                    cells: &mut cells[..count],
+                });
+                for (half, cells) in cells[..count].chunks(TILE_ROWS).enumerate() {
+                    let (to, count) = rows.tile_mut(first / TILE_ROWS + half);
+                    to[group * count..(group + 1) * count].copy_from_slice(cells);
+                }
+            }
+        }
+    }
+}
+
+/// Copies what `windows`, a tile at most, read of `cells` to `to [taps, groups, windows]`.
+fn copy_cells(w: &Window, framed: &Framed, cells: &[Cell], offsets: &[usize], windows: Range<usize>, to: &mut [Cell]) {
+    let count = windows.len();
+    let mut starts = [0; TILE_ROWS];
+    for (start, window) in starts.iter_mut().zip(windows) {
+        let window = Window::split(window, w.out);
+        *start = framed.at([0, 1, 2].map(|a| window[a] * w.stride[a]));
+    }
+    let starts = &starts[..count];
+    let side_by_side = starts.iter().enumerate().all(|(i, start)| *start == starts[0] + i);
+    let mut to = to.chunks_exact_mut(count);
+    for offset in offsets {
+        for plane in cells.chunks_exact(framed.plane()) {
+            let Some(to) = to.next() else { return };
+            let from = &plane[*offset..];
+            if side_by_side {
+                to.copy_from_slice(&from[starts[0]..starts[0] + count]);
+            } else {
+                to.iter_mut().zip(starts).for_each(|(to, start)| *to = from[*start]);
+            }
+        }
+    }
+}
+
+/// Up to 32 channels of places that lie side by side.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    /// From the first place of the first channel on.
+    x: &'a [f32],
+    /// Elements between channels.
+    plane: usize,
+    channels: usize,
+}
+
+impl Group<'_> {
+    /// The same from place `first` on.
+    fn from(self, first: usize) -> Self {
+        Self {
+            x: &self.x[first..],
+            ..self
+        }
+    }
+}
+
+/// Makes a cell of each of up to 16 places.
+struct QuantizePlaces<'a> {
+    of: Group<'a>,
+    cells: &'a mut [Cell],
+}
+
+impl Op for QuantizePlaces<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let Self { of, cells } = self;
+        let (mut largest, mut finite) = (s.zero(), s.zero());
+        for channel in 0..of.channels {
+            let x = read(s, &of, channel, cells.len());
+            largest = s.max(s.abs(x), largest);
+            // Zero times a number is zero, times anything else NaN.
+            finite = s.fma(x, s.zero(), finite);
+        }
+        if s.reduce_sum(finite) != 0.0 {
+            return one_by_one(s, &of, cells);
+        }
+        let is_small = s.lt(largest, s.splat(MIN_MAGNITUDE));
+        let most = s.splat(127.0);
+        let inverse = s.select(is_small, s.zero(), s.div(most, largest));
+        let (mut scales, mut sums) = ([0.0; 16], [0; 16]);
+        s.store(s.select(is_small, s.zero(), s.div(largest, most)), &mut scales);
+        // Of both halves of the channels: `[place % 4][place / 4][quad]`.
+        let mut quads = [[[[0f32; 4]; 4]; 4]; 2];
+        let (mut sum, byte) = (s.splat_i(0), s.splat_i(0xff));
+        for (half, quads) in quads.iter_mut().enumerate() {
+            let mut rows = [s.zero(); 4];
+            for (j, row) in rows.iter_mut().enumerate() {
+                let mut q = [s.splat_i(0); 4];
+                for (i, q) in q.iter_mut().enumerate() {
+                    *q = s.to_int(s.mul(read(s, &of, GROUP / 2 * half + 4 * j + i, cells.len()), inverse));
+                    sum = s.add_i(sum, *q);
+                }
+                let low = s.or_i(s.and_i(q[0], byte), s.shl_i::<8>(s.and_i(q[1], byte)));
+                let high = s.or_i(s.shl_i::<16>(s.and_i(q[2], byte)), s.shl_i::<24>(q[3]));
+                *row = s.floats(s.or_i(low, high));
+            }
+            for (column, to) in s.transpose_fours(rows).into_iter().zip(quads) {
+                s.store(column, bytemuck::cast_mut(to));
+            }
+        }
+        s.store_i(sum, &mut sums);
+        for (i, cell) in cells.iter_mut().enumerate() {
+            *cell = Cell {
+                quads: bytemuck::cast([quads[0][i % 4][i / 4], quads[1][i % 4][i / 4]]),
+                scale: scales[i],
+                sum: sums[i],
+            };
+        }
+    }
+}
+
+/// What `count` places have in a channel, zeros where there is no such channel.
+#[inline(always)]
+fn read<S: Simd>(s: S, of: &Group<'_>, channel: usize, count: usize) -> S::F {
+    if channel >= of.channels {
+        return s.zero();
+    }
+    let x = &of.x[channel * of.plane..][..count];
+    match x.first_chunk() {
+        Some(x) => s.load(x),
+        None => s.load_partial(x),
+    }
+}
+
+/// Where one of the places has something that is not finite.
+#[inline(always)]
+fn one_by_one<S: Simd>(s: S, of: &Group<'_>, cells: &mut [Cell]) {
+    for (i, cell) in cells.iter_mut().enumerate() {
+        let mut x = [0.0; GROUP];
+        for (channel, x) in x.iter_mut().enumerate().take(of.channels) {
+            *x = of.x[channel * of.plane + i];
+        }
+        *cell = quantize_group(s, &x);
+    }
+}

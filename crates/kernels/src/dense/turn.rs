@@ -1,0 +1,70 @@
+//! Rows that have the results of a window each become planes that have those of a filter each.
+
+use crate::exec::SharedMut;
+use cactus_quant::BLOCK_ROWS;
+use cactus_simd::{Op, Simd};
+use std::ops::Range;
+
+/// Elements between the rows of a strip's results. Not a power of two, whose rows would share few lines of a cache.
+pub(super) fn row_stride(filters: usize) -> usize {
+    filters.next_multiple_of(BLOCK_ROWS).saturating_add(BLOCK_ROWS)
+}
+
+/// Where the results of some windows go, a plane for each filter. Nobody else has the same windows.
+pub(super) struct Planes<'a, 'b> {
+    pub(super) out: &'a SharedMut<'b, f32>,
+    pub(super) plane: usize,
+    pub(super) first: usize,
+}
+
+impl Planes<'_, '_> {
+    /// What `filter` gives for `windows`.
+    #[inline(always)]
+    fn at(&mut self, filter: usize, windows: Range<usize>) -> &mut [f32] {
+        let first = filter * self.plane + self.first;
+        // SAFETY: the windows are ours, and one piece of them is there at a time.
+        unsafe { self.out.piece(first + windows.start..first + windows.end) }
+    }
+}
+
+/// Makes planes of rows that have the results of a window each.
+pub(super) struct Turn<'a, 'b> {
+    pub(super) rows: &'a [f32],
+    pub(super) stride: usize,
+    pub(super) filters: usize,
+    pub(super) planes: Planes<'a, 'b>,
+}
+
+impl Op for Turn<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(mut self, s: S) {
+        let n = self.rows.len() / self.stride;
+        for block in (0..self.filters).step_by(BLOCK_ROWS) {
+            let own = BLOCK_ROWS.min(self.filters - block);
+            let at = |window: usize| &self.rows[window * self.stride + block..][..BLOCK_ROWS];
+            for window in (0..n - n % 4).step_by(4) {
+                let mut v = [s.zero(); 4];
+                for (i, v) in v.iter_mut().enumerate() {
+                    *v = s.load_partial(at(window + i));
+                }
+                for (j, column) in s.transpose_fours(v).into_iter().enumerate() {
+                    let mut lanes = [0.0; BLOCK_ROWS];
+                    s.store(column, &mut lanes);
+                    for (q, lanes) in lanes.as_chunks::<4>().0.iter().enumerate() {
+                        if 4 * q + j < own {
+                            let to = self.planes.at(block + 4 * q + j, window..window + 4);
+                            to.copy_from_slice(lanes);
+                        }
+                    }
+                }
+            }
+            for window in n - n % 4..n {
+                for (i, v) in at(window)[..own].iter().enumerate() {
+                    self.planes.at(block + i, window..window + 1)[0] = *v;
+                }
+            }
+        }
+    }
+}
