@@ -505,7 +505,14 @@ pub(crate) fn targets(context: &Context) -> Result<Outcome> {
         }
         // All at once: one target alone leaves a core idle.
         let mut check = context.command("cargo");
-        check.args(["check", "--locked", "--quiet", "--no-default-features", "--package", package]);
+        check.args([
+            "check",
+            "--locked",
+            "--quiet",
+            "--no-default-features",
+            "--package",
+            package,
+        ]);
         check.args(found.iter().flat_map(|target| ["--target", target]));
         if let failed @ Outcome::Failed(_) = context.run(&mut check)? {
             return Ok(failed);
