@@ -39,6 +39,8 @@ APPLE = {
     "macos/arm64": "aarch64-apple-darwin",
     "macos/x86_64": "x86_64-apple-darwin",
 }
+#: Features of the library without network code and converter.
+LOCAL = "speech,pictures,search,graphs"
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]
 
 
@@ -165,9 +167,9 @@ class Release:
             raise Skipped("not linked here: " + "; ".join(missing))
 
     def library(self):
-        """`libcactus` with headers, pkg-config and CMake, whole and with text alone."""
-        for name, features in (("libcactus", "store,cloud"), ("libcactus-local", "")):
-            if self.built and not features:
+        """`libcactus` with headers, pkg-config and CMake: whole, without network code, and with text alone."""
+        for name, features in (("libcactus", "default"), ("libcactus-local", LOCAL), ("libcactus-text", "")):
+            if self.built and features != "default":
                 continue
             prefix = self.target / "artifacts-prefix" / name
             shutil.rmtree(prefix, ignore_errors=True)
@@ -218,7 +220,7 @@ class Release:
             if not Path(self.text("rustc", "--print", "target-libdir", "--target", target)).is_dir():
                 raise Skipped(f"no standard library of {target}; `rustup target add {target}`")
             build = ["cargo", "rustc", "--locked", "--package", "cactus-ffi", "--lib", "--profile", self.profile, "--target", target]
-            self.run(*build, "--crate-type", "staticlib", "--no-default-features")
+            self.run(*build, "--crate-type", "staticlib", "--no-default-features", "--features", LOCAL)
             given.append(f"{place}={self.target / target / self.folder / 'libcactus_ffi.a'}")
         self.run("python3", "sdks/swift/xcframework.py", self.out, *given)
 

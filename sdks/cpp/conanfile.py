@@ -8,6 +8,10 @@ from conan.errors import ConanInvalidConfiguration
 from conan.tools.files import copy, load
 
 
+# What may be left out, with the feature of the library that it is.
+FEATURES = {"store": "store", "policies": "cloud", "speech": "speech", "pictures": "pictures", "search": "search", "graphs": "graphs"}
+
+
 class CactusConan(ConanFile):
     name = "cactus"
     license = "MIT OR Apache-2.0"
@@ -15,9 +19,9 @@ class CactusConan(ConanFile):
     topics = ("llm", "inference", "speech", "embeddings")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
-    # Without `store` the library loads bundles alone, and has no network code; `policies` hand over to others.
-    options = {"shared": [True, False], "store": [True, False], "policies": [True, False]}
-    default_options = {"shared": True, "store": True, "policies": True}
+    # Without `store` the library loads bundles alone, and has no network code; `policies` hand over to others. The rest is named as the features.
+    options = {"shared": [True, False], **{name: [True, False] for name in FEATURES}}
+    default_options = {"shared": True, **{name: True for name in FEATURES}}
 
     @property
     def _root(self):
@@ -43,7 +47,7 @@ class CactusConan(ConanFile):
         del self.info.settings.compiler
 
     def build(self):
-        features = [name for name, wanted in (("store", self.options.store), ("cloud", self.options.policies)) if wanted]
+        features = [feature for name, feature in FEATURES.items() if getattr(self.options, name)]
         profile = "dev" if self.settings.build_type == "Debug" else "dist"
         prefix = os.path.join(self.build_folder, "prefix")
         self.run(f'CACTUS_FEATURES="{",".join(features)}" CACTUS_PROFILE={profile} scripts/install_c.sh "{prefix}"')

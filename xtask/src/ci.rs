@@ -117,7 +117,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "targets",
-        what: "the engine compiles for phones and Windows, the kernels for the web",
+        what: "the engine and the C library for text compile for phones and Windows, the kernels for the web",
         run: arm::targets,
     },
     Step {

@@ -58,8 +58,13 @@ pub fn below(repository: &Repository, package: &str, target: &str) -> Result<BTr
     Ok(tree.lines().filter_map(name_and_version).collect())
 }
 
-/// Builds without the features `store` and `cloud`, and what none of them brings along.
-const WITHOUT_STORE: &[(&str, &[&str])] = &[("cactus", &[]), ("cactus-ffi", &["--no-default-features"])];
+/// Builds that leave something out: the package, its features, and what it does not bring along then.
+const LEFT_OUT: &[(&str, &str, &[&[&str]])] = &[
+    ("cactus", "", &[OF_STORE]),
+    ("cactus-ffi", "speech,pictures,search,graphs", &[OF_STORE]),
+    ("cactus-ffi", "", &[OF_STORE, BEYOND_TEXT]),
+];
+/// The network and the converter.
 const OF_STORE: &[&str] = &[
     "cactus-import",
     "cactus-hub",
@@ -78,11 +83,26 @@ const OF_STORE: &[&str] = &[
     "openssl",
 ];
 
-/// What comes along with a build that is to have neither network nor converter.
-fn without_store(repository: &Repository) -> Result<Vec<Finding>> {
+/// What is for more than text.
+const BEYOND_TEXT: &[&str] = &[
+    "cactus-audio",
+    "cactus-embed",
+    "cactus-multimodal",
+    "cactus-passes",
+    "cactus-rag",
+    "cactus-reference",
+    "cactus-retrieval",
+    "cactus-speech",
+    "cactus-vision",
+    "symphonia",
+    "png",
+];
+
+/// What comes along with a build that leaves it out.
+fn left_out(repository: &Repository) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for (package, features) in WITHOUT_STORE {
-        let arguments = [
+    for (package, features, names) in LEFT_OUT {
+        let tree = repository.cargo(&[
             "tree",
             "--locked",
             "--edges",
@@ -92,15 +112,18 @@ fn without_store(repository: &Repository) -> Result<Vec<Finding>> {
             "--format",
             "{p}",
             "--package",
-        ];
-        let tree = repository.cargo(&[&arguments, &[*package][..], features].concat())?;
+            package,
+            "--no-default-features",
+            "--features",
+            features,
+        ])?;
         let crates: BTreeSet<String> = tree.lines().filter_map(name_and_version).collect();
         let short = package.strip_prefix(PREFIX).unwrap_or(package);
-        for name in OF_STORE.iter().filter(|name| has(&crates, name)) {
+        for name in names.concat().iter().filter(|name| has(&crates, name)) {
             findings.push(Finding::new(
                 format!("crates/{short}/Cargo.toml"),
                 0,
-                format!("brings `{name}` without the features `store` and `cloud`"),
+                format!("brings `{name}` with no features but `{features}`"),
             ));
         }
     }
@@ -118,7 +141,7 @@ fn name_and_version(line: &str) -> Option<String> {
 /// # Errors
 /// As [`below`].
 pub fn check(repository: &Repository) -> Result<Vec<Finding>> {
-    let mut findings = without_store(repository)?;
+    let mut findings = left_out(repository)?;
     for target in TARGETS {
         for (from, names, why) in FORBIDDEN_OUTSIDE {
             let crates = below(repository, &format!("{PREFIX}{from}"), target)?;

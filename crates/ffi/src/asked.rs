@@ -6,6 +6,7 @@
 //! have the engine's own names. What both need, reading tools and formats, is in the engine.
 
 use crate::failure::{Failure, Result};
+use crate::pictures;
 use cactus_engine::chat::{Chat, ChatRequest, Tool, ToolChoice};
 use cactus_engine::scheduler::Priority;
 use cactus_engine::{GenerateOptions, Model};
@@ -233,6 +234,7 @@ impl Asked {
         };
         let chat = match given {
             (Some(messages), None, None) => {
+                pictures::check(&messages)?;
                 let most_tools = match map.get("most_tools") {
                     None | Some(Value::Null) => None,
                     Some(value) => Some(value.as_u64().and_then(|n| usize::try_from(n).ok()).ok_or_else(|| {

@@ -9,8 +9,8 @@ use crate::log::{Level, say};
 use crate::store::{self, How};
 use cactus_base::knobs;
 use cactus_embed::Embedder;
-use cactus_passes::Bits;
-use cactus_rag::{Corpus, Found, INDEX_FILE, Limits, Nearness, Program, Sources, Vectors};
+pub(crate) use cactus_rag::Sources;
+use cactus_rag::{Corpus, Found, INDEX_FILE, Limits, Nearness, Program, Vectors};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ fn embedder() -> Result<Vectors> {
     let named = knobs::EMBEDDER.text().map_err(|e| Failure::argument(e.to_string()))?;
     let name = named.as_deref().unwrap_or(EMBEDDER);
     let how = How {
-        bits: Bits::Eight,
+        bits: 8,
         calibrate: false,
         reconvert: false,
         offline: true,

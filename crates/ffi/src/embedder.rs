@@ -3,13 +3,16 @@
 use crate::documents::Documents;
 use crate::failure::{Code, Failure, Result};
 use crate::handle::{Handles, Kind};
-use crate::hearer::{HEARERS, unsupported};
-use crate::input;
+use crate::hearer::HEARERS;
 use crate::loaded::MODELS;
 use crate::log::{Level, say};
+#[cfg(feature = "pictures")]
+use crate::pictures;
 use crate::underway::{self, Underway};
 use cactus_bundle::{Bundle, Gives};
-use cactus_embed::{EmbedOptions, Embedder, Error, Limits, PictureEmbedder, Role};
+use cactus_embed::{EmbedOptions, Embedder, Error, Role};
+#[cfg(feature = "pictures")]
+use cactus_embed::{Limits, PictureEmbedder};
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +24,7 @@ pub(crate) static EMBEDDERS: Handles<Embedding> = Handles::new(Kind::Embedder);
 #[derive(Debug)]
 pub(crate) struct Embedding {
     model: Arc<Embedder>,
+    #[cfg(feature = "pictures")]
     pictures: Option<PictureEmbedder>,
     documents: Option<Documents>,
     underway: Arc<Underway>,
@@ -37,7 +41,7 @@ pub(crate) fn get(handle: *mut c_void) -> Result<Arc<Embedding>> {
             (_, Ok(_)) => "the model hears and makes no vectors",
             _ => return failure,
         };
-        unsupported(&format!(
+        Failure::unsupported(&format!(
             "{what}; load a bundle that does, such as one converted from all-MiniLM-L6-v2"
         ))
     })
@@ -56,16 +60,18 @@ impl Embedding {
             Some(Gives::TokenVectors(_)) => {
                 let what =
                     "the model makes a vector of each token, which no function here does; the server and Python do";
-                return Err(unsupported(what));
+                return Err(Failure::unsupported(what));
             }
             Some(_) => {
                 let what =
                     "the model scores documents for a query, which no function here does; the server and Python do";
-                return Err(unsupported(what));
+                return Err(Failure::unsupported(what));
             }
         }
         let model = Arc::new(Embedder::of(&bundle, None)?);
+        #[cfg(feature = "pictures")]
         let pictures = PictureEmbedder::is_in(&bundle).then(|| PictureEmbedder::of(&bundle, None));
+        #[cfg(feature = "pictures")]
         let pictures = pictures.transpose()?;
         let documents = folder
             .map(|folder| Documents::open(folder, Some((path, &model))))
@@ -73,6 +79,7 @@ impl Embedding {
         say(Level::Info, "model", &format!("loaded {}", path.display()));
         Ok(Some(Arc::new(Embedding {
             model,
+            #[cfg(feature = "pictures")]
             pictures,
             documents,
             underway: Underway::new(),
@@ -100,6 +107,7 @@ impl Embedding {
     ///
     /// # Errors
     /// A model that makes no vectors of pictures; a file that cannot be read or decoded or is too large; [`Code::Cancelled`] after a stop or close.
+    #[cfg(feature = "pictures")]
     pub(crate) fn vector_of_picture(&self, path: &str) -> Result<Vec<f32>> {
         let Some(pictures) = &self.pictures else {
             let what = format!(
@@ -107,9 +115,9 @@ impl Embedding {
                  folder says how pictures are prepared (`preprocessor_config.json`)",
                 self.model.name()
             );
-            return Err(unsupported(&what));
+            return Err(Failure::unsupported(&what));
         };
-        let file = input::picture_file(path, "image_path")?;
+        let file = pictures::picture_file(path, "image_path")?;
         let this = self.underway.begin()?;
         let options = EmbedOptions {
             cancel: this.stop().token().clone(),
@@ -122,6 +130,13 @@ impl Embedding {
                 other => other.into(),
             })?
             .values)
+    }
+
+    /// # Errors
+    /// Always.
+    #[cfg(not(feature = "pictures"))]
+    pub(crate) fn vector_of_picture(&self, _path: &str) -> Result<Vec<f32>> {
+        Err(Failure::left_out("a vector of a picture", "pictures"))
     }
 
     /// The documents that came with it.

@@ -131,6 +131,17 @@ impl Failure {
     pub(crate) fn not_in_build(what: &str) -> Failure {
         Failure::new(Code::NotInBuild, format!("{what} is not in this build of Cactus"))
     }
+
+    /// What this build does not have because a feature of it is left out.
+    #[allow(dead_code, reason = "a build may leave nothing out")]
+    pub(crate) fn left_out(what: &str, feature: &str) -> Failure {
+        Failure::not_in_build(&format!("{what} (the feature `{feature}`)"))
+    }
+
+    /// A model that does something else.
+    pub(crate) fn unsupported(what: &str) -> Failure {
+        Failure::new(Code::Unsupported, what)
+    }
 }
 
 impl From<cactus_engine::Error> for Failure {

@@ -16,6 +16,7 @@ const GENERATION_BITS: u32 = if usize::BITS == 64 { 32 } else { 14 };
 
 /// What a handle stands for. The numbers are part of handles and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "of what a build leaves out there are none")]
 pub(crate) enum Kind {
     Index = 0x8,
     Model = 0x9,

@@ -14,7 +14,8 @@ use cactus_audio::decode::{Limits, Recording};
 use cactus_audio::{Samples, resample};
 use cactus_bundle::{Bundle, Decoding};
 use cactus_engine::CancelToken;
-use cactus_speech::{Transcriber, Vad};
+use cactus_speech::{Transcriber, Transcript, Vad};
+use serde_json::{Map, Value};
 use std::ffi::{c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -47,6 +48,18 @@ pub(crate) enum Machine {
     Finds(Box<Vad>),
 }
 
+/// A transcript of which targets were let hear what is doubtful.
+#[derive(Debug)]
+pub(crate) struct Reheard {
+    pub(crate) transcript: Transcript,
+    /// What is said of each segment, in order.
+    pub(crate) marks: Vec<Map<String, Value>>,
+    /// What is said of all of it.
+    pub(crate) told: Map<String, Value>,
+    /// Whether words of a target are in it.
+    pub(crate) is_revised: bool,
+}
+
 impl Machine {
     /// The model that writes down what is said; one that finds speech is an error that says what it does not do.
     ///
@@ -55,7 +68,7 @@ impl Machine {
     pub(crate) fn transcriber(&mut self, not: &str) -> Result<&mut Transcriber> {
         match self {
             Machine::Writes(transcriber) => Ok(transcriber),
-            Machine::Finds(_) => Err(unsupported(&format!(
+            Machine::Finds(_) => Err(Failure::unsupported(&format!(
                 "the model finds speech and {not}; use `cactus_vad`"
             ))),
         }
@@ -68,14 +81,9 @@ impl Machine {
 /// [`Code::Handle`], or [`Code::Unsupported`].
 pub(crate) fn get(handle: *mut c_void) -> Result<Arc<Hearer>> {
     HEARERS.get(handle).map_err(|failure| match MODELS.get(handle) {
-        Ok(_) => unsupported("the model writes text and does not hear; load a bundle that does"),
+        Ok(_) => Failure::unsupported("the model writes text and does not hear; load a bundle that does"),
         Err(_) => failure,
     })
-}
-
-/// A model that does something else.
-pub(crate) fn unsupported(what: &str) -> Failure {
-    Failure::new(Code::Unsupported, what)
 }
 
 impl Hearer {

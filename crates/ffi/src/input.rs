@@ -1,13 +1,9 @@
 //! What comes from C: strings, arrays and JSON, each checked and named in the error.
 
 use crate::failure::{Failure, Result};
-use cactus_embed::Limits;
-use cactus_engine::chat::MAX_FILE_BYTES;
 use cactus_text::json_type;
 use serde_json::{Map, Value};
 use std::ffi::{CStr, c_char};
-use std::fs::File;
-use std::io::Read as _;
 
 /// Longest JSON that is read, in bytes.
 const MAX_JSON_BYTES: usize = 64 << 20;
@@ -67,34 +63,6 @@ pub(crate) unsafe fn values<'a, T: Copy>(start: *const T, count: usize, name: &s
     }
     // SAFETY: the caller's promise; address and size were checked.
     Ok(unsafe { std::slice::from_raw_parts(start, count) })
-}
-
-/// The bytes of a file that may be a picture; no more are read than one may have.
-///
-/// # Errors
-/// A file that cannot be read, or has more.
-pub(crate) fn picture_file(path: &str, name: &str) -> Result<Vec<u8>> {
-    file(path, name, Limits::default().max_bytes, "save the picture smaller")
-}
-
-/// The same of a file that may be a sound.
-///
-/// # Errors
-/// As [`picture_file`].
-pub(crate) fn sound_file(path: &str, name: &str) -> Result<Vec<u8>> {
-    file(path, name, MAX_FILE_BYTES, "cut the sound shorter")
-}
-
-fn file(path: &str, name: &str, most: usize, remedy: &str) -> Result<Vec<u8>> {
-    let cannot = |why: String| Failure::argument(format!("`{name}`: cannot read `{path}`: {why}"));
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|e| cannot(e.to_string()))?;
-    let mut file = file.take(most as u64 + 1);
-    file.read_to_end(&mut bytes).map_err(|e| cannot(e.to_string()))?;
-    match bytes.len() <= most {
-        true => Ok(bytes),
-        false => Err(cannot(format!("it has more than {most} bytes; {remedy}"))),
-    }
 }
 
 /// JSON of any form. Empty text is as no text.

@@ -9,13 +9,15 @@ use crate::types::{cactus_model, cactus_progress_callback};
 use crate::{guard, input};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_engine::{KvDType, LoadOptions};
-use cactus_passes::Bits;
 use serde_json::{Map, Value};
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 
 /// Options that say how a bundle is got.
 const STORE_OPTIONS: [&str; 6] = ["bits", "calibrate", "reconvert", "offline", "token", "cache"];
+
+/// Bits that a weight may have.
+const BITS: [u32; 9] = [1, 2, 3, 4, 5, 6, 8, 16, 32];
 
 /// Options of a loaded model.
 const MODEL_OPTIONS: [&str; 9] = [
@@ -39,6 +41,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Nobody is told.
+    #[cfg(feature = "search")]
     pub(crate) fn none() -> Progress {
         Progress {
             callback: None,
@@ -117,11 +120,9 @@ impl Options {
 
     /// How a bundle is got.
     fn how(&self) -> Result<How> {
-        let bits = |value: &Value| Bits::from_number(u32::try_from(value.as_u64()?).ok()?);
+        let bits = |value: &Value| value.as_u64()?.try_into().ok().filter(|bits| BITS.contains(bits));
         Ok(How {
-            bits: self
-                .read("bits", "1, 2, 3, 4, 5, 6, 8, 16 or 32", bits)?
-                .unwrap_or(Bits::Eight),
+            bits: self.read("bits", "1, 2, 3, 4, 5, 6, 8, 16 or 32", bits)?.unwrap_or(8),
             calibrate: self.flag("calibrate")?.unwrap_or(true),
             reconvert: self.flag("reconvert")?.unwrap_or(false),
             offline: self.flag("offline")?.unwrap_or(false),

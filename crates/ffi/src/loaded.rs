@@ -5,8 +5,8 @@ use crate::failure::Result;
 use crate::handle::{Handles, Kind};
 use crate::log::{Level, say};
 use crate::policy::Policy;
-use crate::request;
 use crate::underway::{self, Entry, Stop, Underway};
+use crate::{pictures, request};
 use cactus_engine::scheduler::{Scheduler, SchedulerLimits};
 use cactus_engine::{Bundle, CancelToken, LoadOptions, Model};
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Loaded {
     ) -> Result<Arc<Loaded>> {
         let bundle = Arc::new(Bundle::open(path)?);
         let model = Model::of(bundle, options)?;
-        cactus_multimodal::attach(&model).map_err(cactus_engine::Error::from)?;
+        pictures::attach(&model)?;
         let scheduler = Scheduler::new(model, limits)?;
         let name = &scheduler.model().bundle().manifest().name;
         say(Level::Info, "model", &format!("loaded {name} from {}", path.display()));

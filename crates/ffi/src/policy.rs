@@ -4,27 +4,13 @@
 //! line reads one, and requests of its model go by `routed`. Without it nothing below this crate can send, and a policy gets an
 //! error that says so.
 
-use crate::failure::Result;
-use crate::hearer::{self, HEARERS};
+use crate::failure::{Failure, Result};
+use crate::hearer::HEARERS;
 use crate::loaded::MODELS;
 use crate::types::cactus_model;
 use crate::{guard, input};
-use cactus_speech::Transcript;
-use serde_json::{Map, Value};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
-
-/// A transcript of which targets were let hear what is doubtful.
-#[derive(Debug)]
-pub(crate) struct Reheard {
-    pub(crate) transcript: Transcript,
-    /// What is said of each segment, in order.
-    pub(crate) marks: Vec<Map<String, Value>>,
-    /// What is said of all of it.
-    pub(crate) told: Map<String, Value>,
-    /// Whether words of a target are in it.
-    pub(crate) is_revised: bool,
-}
 
 /// Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `model` may be one that
 /// writes down what is said, too: then targets that do hear again what is doubtful of recordings (`cactus_transcribe`), and `target` may be
@@ -62,7 +48,7 @@ pub unsafe extern "C" fn cactus_model_set_policy(
         match (MODELS.get(model.cast()), HEARERS.get(model.cast())) {
             (Err(_), Ok(hearer)) => {
                 if !hearer.writes() {
-                    return Err(hearer::unsupported(
+                    return Err(Failure::unsupported(
                         "the model finds speech, which is handed to nobody; give the policy to the one that writes it down",
                     ));
                 }
@@ -79,6 +65,7 @@ pub unsafe extern "C" fn cactus_model_set_policy(
 
 /// What a policy is for.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "nobody else answers"))]
 pub(crate) enum For<'a> {
     /// Requests of a model that writes text.
     Text(&'a Arc<crate::loaded::Loaded>),
@@ -89,28 +76,5 @@ pub(crate) enum For<'a> {
 #[cfg(feature = "cloud")]
 pub(crate) use crate::routed::Policy;
 
-/// There is none in this build.
 #[cfg(not(feature = "cloud"))]
-#[derive(Debug)]
-pub(crate) enum Policy {}
-
-#[cfg(not(feature = "cloud"))]
-impl Policy {
-    fn new(_about: For<'_>, _text: Option<&str>, _options: &Map<String, Value>) -> Result<Policy> {
-        Err(crate::failure::Failure::not_in_build("handing requests off"))
-    }
-
-    pub(crate) fn hears(&self, _options: &Map<String, Value>) -> Result<bool> {
-        match *self {}
-    }
-
-    pub(crate) fn hear_again(
-        &self,
-        _stop: &crate::underway::Stop,
-        _sound: (&[f32], u32),
-        _transcript: &Transcript,
-        _hints: &str,
-    ) -> Result<Reheard> {
-        match *self {}
-    }
-}
+pub(crate) use crate::absent::policy::Policy;

@@ -3,6 +3,7 @@
 //! Purpose: from what C gives to a router, and from the router's events to the steps that `answer` has for every request. It
 //! decides nothing; who asks a person is the caller's program, by the event `CONSENT`.
 
+#[cfg(feature = "speech")]
 mod hearing;
 
 use crate::answer::{Answer, Follow, Reading, Step};
@@ -84,6 +85,7 @@ impl Policy {
         let local = match about {
             For::Text(model) => Some(Local::new(Arc::clone(model.scheduler()), Duration::ZERO)?),
             For::Recordings => {
+                #[cfg(feature = "speech")]
                 hearing::check(&router, target.as_deref())?;
                 None
             }

@@ -7,7 +7,6 @@
 use crate::failure::Result;
 use crate::load::Progress;
 use cactus_engine::Bundle;
-use cactus_passes::Bits;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[cfg_attr(not(feature = "store"), allow(dead_code, reason = "there is nothing to get"))]
 pub(crate) struct How {
     /// Bits for each weight.
-    pub(crate) bits: Bits,
+    pub(crate) bits: u32,
     /// Whether weights below 8 bits are calibrated.
     pub(crate) calibrate: bool,
     /// Whether one in the cache is made again.
@@ -48,11 +47,9 @@ pub(crate) fn bundle(name: &str, how: How, progress: Progress) -> Result<PathBuf
 
 #[cfg(not(feature = "store"))]
 fn found(name: &str, _how: How, _progress: Progress) -> Result<PathBuf> {
-    use crate::failure::{Code, Failure};
-    let what = format!(
-        "`{name}` is not the folder of a bundle; to find, download and convert other models is not in this build of Cactus"
-    );
-    Err(Failure::new(Code::NotInBuild, what))
+    use crate::failure::Failure;
+    let what = format!("`{name}` is not the folder of a bundle; to find, download and convert other models");
+    Err(Failure::left_out(&what, "store"))
 }
 
 #[cfg(feature = "store")]
@@ -64,6 +61,7 @@ mod with_store {
     use crate::failure::{Code, Failure, Result};
     use crate::load::Progress;
     use cactus_hub::ErrorKind as HubKind;
+    use cactus_passes::Bits;
     use cactus_store::{Error, ErrorKind, Step, Wanted, Watcher};
     use std::cell::Cell;
     use std::path::PathBuf;
@@ -91,8 +89,9 @@ mod with_store {
     }
 
     pub(super) fn found(name: &str, how: How, progress: Progress) -> Result<PathBuf> {
+        let wrong = || Failure::argument(format!("there are no weights of {} bits", how.bits));
         let wanted = Wanted {
-            bits: how.bits,
+            bits: Bits::from_number(how.bits).ok_or_else(wrong)?,
             calibrate: how.calibrate,
             reconvert: how.reconvert,
         };

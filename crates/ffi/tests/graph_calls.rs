@@ -1,5 +1,6 @@
 //! Every graph function with any arguments: an error or a node, never anything else. Graphs of calls that were drawn are executed,
 //! read and saved.
+#![cfg(feature = "graphs")]
 
 use cactus_ffi::*;
 use proptest::prelude::*;

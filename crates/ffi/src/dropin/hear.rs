@@ -4,10 +4,9 @@ use super::cactus_token_callback;
 use super::request::{OF_POLICY, answered, ram_usage_mb, rounded};
 use crate::callback::call;
 use crate::failure::{Failure, Result};
-use crate::hearer::{self, Machine, Sound, unsupported};
+use crate::hearer::{self, Machine, Reheard, Sound};
 use crate::input;
 use crate::output::c_string;
-use crate::policy::Reheard;
 use cactus_audio::Samples;
 use cactus_engine::CancelToken;
 use cactus_speech::{LanguageChance, Progress, Segment, SpanOptions, TranscribeOptions, Transcriber, Transcript};
@@ -133,7 +132,7 @@ pub unsafe extern "C" fn cactus_detect_language(
         hearer.with(|machine, _| {
             let transcriber = machine.transcriber("knows no languages")?;
             if !transcriber.tells_languages() {
-                return Err(unsupported(
+                return Err(Failure::unsupported(
                     "the model tells no languages apart: it knows English alone, or writes whatever it hears; a multilingual Whisper does",
                 ));
             }
@@ -174,7 +173,7 @@ pub unsafe extern "C" fn cactus_vad(
         let started = Instant::now();
         hearer.with(|machine, cancel| {
             let Machine::Finds(vad) = machine else {
-                return Err(unsupported(
+                return Err(Failure::unsupported(
                     "the model writes down what is said; use `cactus_transcribe`",
                 ));
             };

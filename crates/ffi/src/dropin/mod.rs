@@ -6,23 +6,35 @@
 
 mod absent;
 mod complete;
+#[cfg(feature = "search")]
 mod embed;
+#[cfg(feature = "speech")]
 mod hear;
+#[cfg(feature = "search")]
 mod index;
+#[cfg(feature = "speech")]
 mod live;
 mod model;
 mod quiet;
+#[cfg(feature = "search")]
 mod rag;
 mod request;
 mod text;
 
 pub use absent::*;
 pub use complete::*;
+#[cfg(feature = "search")]
 pub use embed::*;
+#[cfg(feature = "speech")]
 pub use hear::*;
+#[cfg(feature = "search")]
 pub use index::*;
+#[cfg(feature = "speech")]
 pub use live::*;
 pub use model::*;
 pub use quiet::*;
+#[cfg(feature = "search")]
 pub use rag::*;
 pub use text::*;
+
+pub(crate) use request::failed;

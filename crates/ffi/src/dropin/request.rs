@@ -5,14 +5,13 @@
 
 use crate::answer::Answer;
 use crate::asked::{Asked, Routing, tools};
-use crate::documents::Documents;
+use crate::documents::{Documents, Sources};
 use crate::failure::{Failure, Result};
 use crate::output::TextBuffer;
-use crate::{guard, input};
+use crate::{guard, input, pictures};
 use cactus_engine::chat::{Chat, ChatRequest, ToolChoice, to_base64};
 use cactus_engine::scheduler::Priority;
 use cactus_engine::{FinishReason, GenerateOptions, Model, ProcessMemory};
-use cactus_rag::Sources;
 use cactus_text::json_type;
 use serde_json::{Map, Value, json};
 use std::ffi::{c_char, c_int};
@@ -86,8 +85,10 @@ impl<'a> Arguments<'a> {
                     "`pcm_buffer`: there is no message of the user that the sound could belong to",
                 ));
             };
-            put_first(fields, vec![sound_part(&wave(self.pcm))]);
+            let data = to_base64(&wave(self.pcm));
+            put_first(fields, vec![json!({"type": "audio", "data": data})]);
         }
+        pictures::check(&messages)?;
         let sources = documents
             .map(|documents| documents.join(&mut messages))
             .transpose()?
@@ -145,8 +146,8 @@ fn plain(i: usize, mut message: Value) -> Result<Value> {
                 return Err(Failure::argument(what));
             };
             parts.push(match name {
-                "images" => json!({"type": "image", "data": to_base64(&input::picture_file(path, &at)?)}),
-                _ => sound_part(&input::sound_file(path, &at)?),
+                "images" => pictures::picture_part(path, &at)?,
+                _ => pictures::sound_part(path, &at)?,
             });
         }
     }
@@ -154,10 +155,6 @@ fn plain(i: usize, mut message: Value) -> Result<Value> {
         put_first(fields, parts);
     }
     Ok(message)
-}
-
-fn sound_part(file: &[u8]) -> Value {
-    json!({"type": "audio", "data": to_base64(file)})
 }
 
 /// A WAV file of samples (mono, 16 bits, little-endian, 16,000 a second).
@@ -330,7 +327,7 @@ pub(super) fn completion(answer: &Answer, threshold: f64) -> Value {
 }
 
 /// The JSON of a failure, which goes into the buffer, too.
-pub(super) fn failed(failure: &Failure) -> Value {
+pub(crate) fn failed(failure: &Failure) -> Value {
     json!({
         "success": false,
         "error": failure.message,

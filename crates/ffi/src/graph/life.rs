@@ -6,29 +6,13 @@ use crate::failure::{Code, Failure};
 use crate::guard;
 use crate::input::text;
 use crate::output::{put_required, write_values};
+use crate::tensor_info::cactus_tensor_info_t;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Most axes of a node.
 const MAX_RANK: usize = super::node_graph::MAX_RANK;
-
-/// What is known of a node.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-#[allow(non_camel_case_types, reason = "the name of the public header")]
-pub struct cactus_tensor_info_t {
-    /// 0 INT8, 1 FP16, 2 FP32, 3 to 6 codebook indices of 1 to 4 bits.
-    pub precision: i32,
-    /// How many sizes count.
-    pub rank: usize,
-    /// Sizes of the axes; 0 behind the last.
-    pub shape: [usize; 8],
-    /// Elements.
-    pub num_elements: usize,
-    /// Bytes of the elements.
-    pub byte_size: usize,
-}
 
 /// An empty graph, which `cactus_graph_destroy` ends; NULL where there are too many. A graph does one thing at a time: calls
 /// from several threads take turns.

@@ -4,7 +4,7 @@
 
 use super::Policy;
 use crate::failure::{Failure, Result};
-use crate::policy::Reheard;
+use crate::hearer::Reheard;
 use crate::underway;
 use cactus_router::hybrid::policy::{Handoff, set_cactus_option};
 use cactus_router::{Permission, Recording, Router, Stop};

@@ -13,7 +13,7 @@ use cactus_ffi::*;
 use serde_json::json;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 /// Steps as they came.
 type Steps = Vec<(String, u64, u64)>;
@@ -51,6 +51,7 @@ fn source(path: &str) -> String {
 #[cfg(feature = "store")]
 mod with_store {
     use super::*;
+    use std::ptr::null;
 
     #[test]
     fn folders_and_files_are_converted_once_and_then_found() {
@@ -128,6 +129,7 @@ fn build_without_store_takes_bundles_and_says_what_it_lacks() {
         let (found, message) = prepare(name, &json!({})).0.unwrap_err();
         assert_eq!(found, Code::NotInBuild as i32, "{name}: {message}");
         assert!(message.contains("not in this build"), "{message}");
+        assert!(message.contains("the feature `store`"), "{message}");
     }
 }
 
