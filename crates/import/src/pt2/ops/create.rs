@@ -38,6 +38,7 @@ pub(super) const ROWS: &[(&str, Row)] = &[
         let v = c.number("fill_value", None)?;
         filled(im, c, "", v)
     }),
+    ("zero", |im, c| filled(im, c, "", Number::Float(0.0))),
     ("fill.Scalar", |im, c| {
         let v = c.number("value", None)?;
         filled(im, c, "", v)
