@@ -6,6 +6,7 @@ use super::reduce::ReduceOp;
 use crate::exec::{Exec, SharedMut};
 use crate::matmul::Epilogue;
 use crate::parts::{part_count, part_range};
+use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
 /// A window that slides over up to three axes; axes that are not there have size 1.
@@ -94,17 +95,28 @@ impl Window {
             };
             let x = &x[(z * self.size[1] + y) * self.size[2]..][..self.size[2]][first..];
             let out = &mut out[inside.clone()];
+            // Loops, as what iterators call may end up outside of the tier's features.
             match self.stride[2] {
-                1 => out.iter_mut().zip(x).for_each(|(out, &x)| f(out, x)),
+                1 => {
+                    for (out, &x) in out.iter_mut().zip(x) {
+                        f(out, x);
+                    }
+                }
                 2 => {
                     // Pairs let the compiler use vectors; the last place may have no neighbor.
                     let (pairs, last) = x.as_chunks::<2>();
-                    out.iter_mut().zip(pairs).for_each(|(out, pair)| f(out, pair[0]));
+                    for (out, pair) in out.iter_mut().zip(pairs) {
+                        f(out, pair[0]);
+                    }
                     if let (Some(out), Some(&x)) = (out.get_mut(pairs.len()), last.first()) {
                         f(out, x);
                     }
                 }
-                n => out.iter_mut().zip(x.iter().step_by(n)).for_each(|(out, &x)| f(out, x)),
+                n => {
+                    for (out, &x) in out.iter_mut().zip(x.iter().step_by(n)) {
+                        f(out, x);
+                    }
+                }
             }
         }
     }
@@ -332,24 +344,44 @@ impl Exec<'_> {
             for p in part_range(planes, parts, part) {
                 // SAFETY: planes are disjoint.
                 let out = unsafe { out.piece(p * windows..(p + 1) * windows) };
-                let x = &x[p * plane..(p + 1) * plane];
-                match op {
-                    ReduceOp::Max => {
-                        out.fill(f32::NEG_INFINITY);
-                        w.for_taps(out, x, |best, v| {
-                            *best = if (v > *best) | v.is_nan() { v } else { *best }
-                        });
-                    }
-                    _ => {
-                        out.fill(0.0);
-                        w.for_taps(out, x, |sum, v| *sum += v);
-                        for (window, out) in out.iter_mut().enumerate() {
-                            let window = Window::split(window, w.out);
-                            *out /= divisor.unwrap_or_else(|| w.inside(window)) as f32;
-                        }
-                    }
-                }
+                self.kernels.run(Pool {
+                    op,
+                    w,
+                    divisor,
+                    x: &x[p * plane..(p + 1) * plane],
+                    out,
+                });
             }
         });
+    }
+}
+
+/// The windows of one plane.
+struct Pool<'a> {
+    op: ReduceOp,
+    w: &'a Window,
+    divisor: Option<usize>,
+    x: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Op for Pool<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, _: S) {
+        let Self { op, w, divisor, x, out } = self;
+        if op == ReduceOp::Max {
+            out.fill(f32::NEG_INFINITY);
+            return w.for_taps(out, x, |best, v| {
+                *best = if (v > *best) | v.is_nan() { v } else { *best }
+            });
+        }
+        out.fill(0.0);
+        w.for_taps(out, x, |sum, v| *sum += v);
+        for (window, out) in out.iter_mut().enumerate() {
+            let window = Window::split(window, w.out);
+            *out /= divisor.unwrap_or_else(|| w.inside(window)) as f32;
+        }
     }
 }

@@ -155,12 +155,21 @@ fn frame_plane(w: &Window, frame: &Frame, x: &[f32], to: &mut [f32]) {
                 let start = w.before[2].saturating_sub(phase).div_ceil(stride).min(line);
                 let from = (start * stride + phase).saturating_sub(w.before[2]).min(x.len());
                 let places = &mut places[start..];
-                if stride == 1 {
-                    let n = places.len().min(x.len() - from);
-                    places[..n].copy_from_slice(&x[from..from + n]);
-                } else {
-                    let own = x[from..].iter().step_by(stride);
-                    places.iter_mut().zip(own).for_each(|(to, x)| *to = *x);
+                let x = &x[from..];
+                match stride {
+                    1 => {
+                        let n = places.len().min(x.len());
+                        places[..n].copy_from_slice(&x[..n]);
+                    }
+                    2 => {
+                        // Pairs let the compiler use vectors; the last place may have no neighbor.
+                        let (pairs, last) = x.as_chunks::<2>();
+                        places.iter_mut().zip(pairs).for_each(|(to, pair)| *to = pair[0]);
+                        if let (Some(to), [last]) = (places.get_mut(pairs.len()), last) {
+                            *to = *last;
+                        }
+                    }
+                    n => places.iter_mut().zip(x.iter().step_by(n)).for_each(|(to, x)| *to = *x),
                 }
             }
         }
