@@ -174,6 +174,25 @@ def test_class_with_a_state_dict_from_the_command(tmp_path):
     assert any(tensor["packing"] == "cq5_g128" for tensor in result["quality"]["tensors"])
 
 
+def test_pictures_and_films_are_resized_and_pooled_as_torch_does(tmp_path):
+    class Resizing(nn.Module):
+        def forward(self, x, film):
+            resize = nn.functional.interpolate
+            sizes = ((5, 31), (23, 9), (40, 40))
+            smooth = [resize(x, size, mode="bicubic", antialias=True) for size in sizes]
+            rough = [resize(x, size, mode="bicubic") for size in sizes]
+            pools = [nn.functional.adaptive_avg_pool3d(film, size) for size in (1, (2, 3, 4), (3, 4, 5))]
+            blank = x.clone()
+            blank[:, 1].zero_()
+            return (*smooth, *rough, *pools, blank)
+
+    inputs = (torch.randn(1, 3, 23, 30), torch.randn(1, 2, 6, 8, 9))
+    path = tmp_path / "resizing"
+    transpile_ir(capture_model(Resizing().eval(), inputs).ir_graph, artifact_dir=path)
+    for got, want in zip(Graph(path).execute(*inputs), Resizing()(*inputs), strict=True):
+        assert np.allclose(got.numpy(), want.numpy(), atol=1e-5)
+
+
 def test_filters_of_convolutions_follow_the_bits(tmp_path):
     torch.manual_seed(5)
     model = nn.Sequential(

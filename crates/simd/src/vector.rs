@@ -215,6 +215,40 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
         let [a, b, c, d] = &columns;
         [self.load(a), self.load(b), self.load(c), self.load(d)]
     }
+    /// Four lanes change places with four lanes: lanes `4 i` to `4 i + 3` of result `q` are lanes `4 q` to `4 q + 3` of `v[i]`.
+    #[inline(always)]
+    fn transpose_quarters(self, v: [Self::F; 4]) -> [Self::F; 4] {
+        let mut rows = [[0.0; 16]; 4];
+        for (v, row) in v.into_iter().zip(&mut rows) {
+            self.store(v, row);
+        }
+        let mut columns = [[0.0; 16]; 4];
+        for (q, column) in columns.iter_mut().enumerate() {
+            for (lane, to) in column.iter_mut().enumerate() {
+                *to = rows[lane / 4][4 * q + lane % 4];
+            }
+        }
+        let [a, b, c, d] = &columns;
+        [self.load(a), self.load(b), self.load(c), self.load(d)]
+    }
+    /// Rows become columns: lane `i` of result `j` is lane `j` of `v[i]`.
+    #[inline(always)]
+    fn transpose(self, v: [Self::F; 16]) -> [Self::F; 16] {
+        let [a, b, c, d] = [0, 4, 8, 12];
+        let first = self.transpose_fours([v[a], v[a + 1], v[a + 2], v[a + 3]]);
+        let second = self.transpose_fours([v[b], v[b + 1], v[b + 2], v[b + 3]]);
+        let third = self.transpose_fours([v[c], v[c + 1], v[c + 2], v[c + 3]]);
+        let fourth = self.transpose_fours([v[d], v[d + 1], v[d + 2], v[d + 3]]);
+        let mut columns = v;
+        // A loop, as closures would end up outside of the tier's features.
+        for j in 0..4 {
+            let own = self.transpose_quarters([first[j], second[j], third[j], fourth[j]]);
+            for q in 0..4 {
+                columns[4 * q + j] = own[q];
+            }
+        }
+        columns
+    }
     /// Splits the low 16 bits of 64 integers, which hold values in `0..=16383`, into their high and low seven bits.
     fn store_planes(self, v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]);
     /// Stores the low bytes of 64 integers, whose low 16 bits hold values in `-128..=127`.

@@ -130,6 +130,20 @@ impl Op for &Inputs {
             ("lookup_quads", lookups),
             ("hadamard_lanes", floats(s.hadamard_lanes(a))),
             (
+                "transpose_quarters",
+                s.transpose_quarters([a, b, c, small])
+                    .into_iter()
+                    .flat_map(floats)
+                    .collect(),
+            ),
+            (
+                "transpose",
+                s.transpose([a, b, c, small, b, c, a, a, c, small, small, b, a, c, b, a])
+                    .into_iter()
+                    .flat_map(floats)
+                    .collect(),
+            ),
+            (
                 "transpose_fours",
                 s.transpose_fours([a, b, c, small])
                     .into_iter()
@@ -287,6 +301,12 @@ fn scalar_dots_and_conversions_match_their_definition() {
     for (j, column) in columns.iter().enumerate() {
         for (lane, found) in column.iter().enumerate() {
             assert_eq!(*found, (lane % 4 * 16 + lane / 4 * 4 + j) as f32);
+        }
+    }
+    let rows: [[f32; 16]; 16] = std::array::from_fn(|i| lanes.map(|lane| lane + 16.0 * i as f32));
+    for (j, column) in s.transpose(rows).iter().enumerate() {
+        for (i, found) in column.iter().enumerate() {
+            assert_eq!(*found, (16 * i + j) as f32);
         }
     }
     assert_eq!(s.reduce_sum(lanes), 120.0);

@@ -5,7 +5,7 @@
 //! and windows copy theirs. [`Exec::conv_rows`] gathers floats and makes integers of each window anew, `taps` times as many.
 
 use super::conv::Window;
-use super::conv_rows::quantized_elems;
+use super::conv_rows::{in_lines, quantized_elems};
 use super::turn::{Planes, Turn, row_stride};
 use crate::exec::{Exec, SharedMut};
 use crate::matmul::{Activations, Cell, Epilogue, MIN_MAGNITUDE, QuantizedRows, TILE_ROWS, quantize_group};
@@ -56,7 +56,7 @@ impl Framed {
     }
 
     fn elems(&self) -> usize {
-        self.plane().saturating_mul(self.groups).saturating_mul(CELL_ELEMS)
+        in_lines(self.plane().saturating_mul(self.groups).saturating_mul(CELL_ELEMS))
     }
 
     fn at(&self, [z, y, x]: [usize; 3]) -> usize {
@@ -152,7 +152,8 @@ impl Exec<'_> {
         }
         let framed = Framed::of(w, channels);
         let (cells, scratch) = scratch.split_at_mut(framed.map_or(0, |framed| framed.elems()));
-        let cells: &mut [Cell] = bytemuck::cast_slice_mut(cells);
+        let count = framed.map_or(0, |framed| framed.plane() * framed.groups);
+        let cells: &mut [Cell] = bytemuck::cast_slice_mut(&mut cells[..count * CELL_ELEMS]);
         let offsets = framed.map_or_else(Vec::new, |framed| framed.offsets(w));
         let parts = self.window_parts(windows);
         let own = strip_elems(weight, windows.min(STRIP));

@@ -17,12 +17,17 @@ pub const FEW_WINDOWS: usize = BLOCK_ROWS;
 /// Windows that are gathered at once; more are cut among the threads.
 const STRIP: usize = 64;
 
-/// Elements for the inputs of so many windows as integers; as many as there are numbers where they are more.
+/// Elements for the inputs of so many windows as integers, whole lines of a cache; as many as there are numbers where they are more.
 pub(super) fn quantized_elems(weight: &PackedView<'_>, windows: usize) -> usize {
     match weight.packing() {
-        Packing::Int8G32 => QuantizedRows::bytes(windows, weight.k()).map_or(usize::MAX, |bytes| bytes / 4),
+        Packing::Int8G32 => QuantizedRows::bytes(windows, weight.k()).map_or(usize::MAX, |bytes| in_lines(bytes / 4)),
         _ => 0,
     }
+}
+
+/// Elements of whole lines of a cache, so that what follows begins with one.
+pub(super) fn in_lines(elems: usize) -> usize {
+    elems.checked_next_multiple_of(BLOCK_ROWS).unwrap_or(usize::MAX)
 }
 
 impl Exec<'_> {

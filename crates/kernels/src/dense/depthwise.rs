@@ -1,9 +1,11 @@
 //! Convolutions of each channel with its own taps.
 //!
 //! A thread frames one plane after the other ([`Frame`]), which stays in its cache, and sums the taps of 16 places at a time in registers:
-//! the bias first, then the taps in their order, one chain for each output.
+//! the bias first, then the taps in their order, one chain for each output. Short rows, and windows that are apart, would leave lanes idle: there the
+//! lanes are channels ([`super::depthwise_channels`]).
 
 use super::conv::Window;
+use super::depthwise_channels::Boxes;
 use super::frame::Frame;
 use crate::elementwise::unary_piece;
 use crate::exec::{Exec, SharedMut};
@@ -19,10 +21,12 @@ impl Exec<'_> {
     /// Elements that [`Exec::conv_depthwise`] needs beside its output; as many as there are numbers where they are more.
     #[must_use]
     pub fn conv_depthwise_scratch_elems(&self, w: &Window) -> usize {
-        match w.outputs() {
-            0 => 0,
-            _ => Frame::of(w).elems(1).saturating_mul(self.step.width()),
-        }
+        let own = match (w.outputs(), Boxes::of(w)) {
+            (0, _) => 0,
+            (_, Some(boxes)) => boxes.own_elems(w.taps()),
+            (_, None) => Frame::of(w).elems(1),
+        };
+        own.saturating_mul(self.step.width())
     }
 
     /// One sample: `out [channels, out…]` from `x [channels, size…]` and `weight [channels, kernel…]`, with bias and activation of the
@@ -48,6 +52,9 @@ impl Exec<'_> {
             out.len() == channels * outputs && x.len() == channels * plane && weight.len() == channels * taps,
             "conv_depthwise: lengths"
         );
+        if let Some(boxes) = Boxes::of(w) {
+            return self.depthwise_channels(w, &boxes, x, weight, epilogue, scratch, out);
+        }
         let frame = Frame::of(w);
         let each = frame.elems(1);
         let offsets: Vec<usize> = (0..taps).map(|tap| frame.offset(w, tap)).collect();

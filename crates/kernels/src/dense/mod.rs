@@ -17,6 +17,7 @@ mod conv;
 mod conv_integers;
 mod conv_rows;
 mod depthwise;
+mod depthwise_channels;
 mod frame;
 mod index;
 mod product;

@@ -43,11 +43,29 @@ impl Op for Turn<'_, '_> {
         let n = self.rows.len() / self.stride;
         for block in (0..self.filters).step_by(BLOCK_ROWS) {
             let own = BLOCK_ROWS.min(self.filters - block);
-            let at = |window: usize| &self.rows[window * self.stride + block..][..BLOCK_ROWS];
-            for window in (0..n - n % 4).step_by(4) {
+            let at = |window: usize| -> &[f32; BLOCK_ROWS] {
+                self.rows[window * self.stride + block..]
+                    .first_chunk()
+                    .unwrap_or(&[0.0; BLOCK_ROWS])
+            };
+            let mut window = 0;
+            while n - window >= BLOCK_ROWS {
+                let mut v = [s.zero(); BLOCK_ROWS];
+                for (i, v) in v.iter_mut().enumerate() {
+                    *v = s.load(at(window + i));
+                }
+                let columns = s.transpose(v);
+                for i in 0..own {
+                    if let Some(to) = self.planes.at(block + i, window..window + BLOCK_ROWS).first_chunk_mut() {
+                        s.store(columns[i], to);
+                    }
+                }
+                window += BLOCK_ROWS;
+            }
+            while n - window >= 4 {
                 let mut v = [s.zero(); 4];
                 for (i, v) in v.iter_mut().enumerate() {
-                    *v = s.load_partial(at(window + i));
+                    *v = s.load(at(window + i));
                 }
                 for (j, column) in s.transpose_fours(v).into_iter().enumerate() {
                     let mut lanes = [0.0; BLOCK_ROWS];
@@ -59,8 +77,9 @@ impl Op for Turn<'_, '_> {
                         }
                     }
                 }
+                window += 4;
             }
-            for window in n - n % 4..n {
+            for window in window..n {
                 for (i, v) in at(window)[..own].iter().enumerate() {
                     self.planes.at(block + i, window..window + 1)[0] = *v;
                 }

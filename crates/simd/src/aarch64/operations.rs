@@ -451,6 +451,14 @@ impl<L: Level> Simd for Arm<L> {
         columns
     }
     #[inline(always)]
+    fn transpose_quarters(self, v: [F; 4]) -> [F; 4] {
+        let mut columns = v;
+        for q in 0..4 {
+            columns[q] = [v[0][q], v[1][q], v[2][q], v[3][q]];
+        }
+        columns
+    }
+    #[inline(always)]
     fn store_planes(self, v: [I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         for (i, v) in v.into_iter().enumerate() {
             let words = low_words(v);

@@ -500,6 +500,14 @@ impl Simd for Simd128 {
         columns
     }
     #[inline(always)]
+    fn transpose_quarters(self, v: [F; 4]) -> [F; 4] {
+        let mut columns = v;
+        for q in 0..4 {
+            columns[q] = [v[0][q], v[1][q], v[2][q], v[3][q]];
+        }
+        columns
+    }
+    #[inline(always)]
     fn store_planes(self, v: [F; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         let seven_bits = u8x16_splat(127);
         let parts = high.as_chunks_mut().0.iter_mut().zip(low.as_chunks_mut().0);

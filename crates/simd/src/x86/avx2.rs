@@ -458,6 +458,24 @@ impl<L: Level> Simd for Ymm<L> {
         columns
     }
     #[inline(always)]
+    fn transpose_quarters(self, v: [Self::F; 4]) -> [Self::F; 4] {
+        let mut columns = v;
+        // No closure, as in `lanes`.
+        for half in 0..2 {
+            intrinsics!({
+                columns[2 * half] = [
+                    _mm256_permute2f128_ps::<0x20>(v[0][half], v[1][half]),
+                    _mm256_permute2f128_ps::<0x20>(v[2][half], v[3][half]),
+                ];
+                columns[2 * half + 1] = [
+                    _mm256_permute2f128_ps::<0x31>(v[0][half], v[1][half]),
+                    _mm256_permute2f128_ps::<0x31>(v[2][half], v[3][half]),
+                ];
+            });
+        }
+        columns
+    }
+    #[inline(always)]
     fn store_planes(self, mut v: [Self::I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         intrinsics!({
             let seven_bits = _mm256_set1_epi16(127);

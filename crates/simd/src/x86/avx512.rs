@@ -377,6 +377,21 @@ impl Simd for Avx512 {
         })
     }
     #[inline(always)]
+    fn transpose_quarters(self, v: [__m512; 4]) -> [__m512; 4] {
+        intrinsics!({
+            let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(v[0], v[1]);
+            let high = _mm512_shuffle_f32x4::<0b11_10_11_10>(v[0], v[1]);
+            let low_2 = _mm512_shuffle_f32x4::<0b01_00_01_00>(v[2], v[3]);
+            let high_2 = _mm512_shuffle_f32x4::<0b11_10_11_10>(v[2], v[3]);
+            [
+                _mm512_shuffle_f32x4::<0b10_00_10_00>(low, low_2),
+                _mm512_shuffle_f32x4::<0b11_01_11_01>(low, low_2),
+                _mm512_shuffle_f32x4::<0b10_00_10_00>(high, high_2),
+                _mm512_shuffle_f32x4::<0b11_01_11_01>(high, high_2),
+            ]
+        })
+    }
+    #[inline(always)]
     fn store_planes(self, v: [__m512i; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {
         intrinsics!({
             let [words01, words23] = self.low_words(v);

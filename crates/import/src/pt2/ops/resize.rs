@@ -25,6 +25,10 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("_upsample_bilinear2d_aa", |im, c| {
         smooth(im, c, 2, Kind::LinearSmoothed)
     }),
+    ("_upsample_bicubic2d_aa.vec", |im, c| {
+        smooth(im, c, 2, Kind::CubicSmoothed)
+    }),
+    ("_upsample_bicubic2d_aa", |im, c| smooth(im, c, 2, Kind::CubicSmoothed)),
     ("upsample_bicubic2d.vec", |im, c| smooth(im, c, 2, Kind::Cubic)),
     ("upsample_bicubic2d", |im, c| smooth(im, c, 2, Kind::Cubic)),
 ];
@@ -35,6 +39,8 @@ enum Kind {
     /// With a filter as wide as the outputs are apart.
     LinearSmoothed,
     Cubic,
+    /// As [`Kind::LinearSmoothed`].
+    CubicSmoothed,
 }
 
 fn operand(call: &Call) -> Result<ValueId> {
@@ -104,7 +110,9 @@ fn smooth(im: &mut Importer<'_>, call: &Call, n: usize, kind: Kind) -> Result<Ve
         for o in 0..count {
             let row = &mut m[o * size..(o + 1) * size];
             match kind {
-                Kind::LinearSmoothed => smoothed(row, o, step, corners),
+                // Inputs on either side, in steps of the filter.
+                Kind::LinearSmoothed => smoothed(row, o, step, 1.0, |d| (1.0 - d).max(0.0)),
+                Kind::CubicSmoothed => smoothed(row, o, step, 2.0, |d| cubic(d, -0.5)),
                 _ => interpolated(row, o, step, corners, kind),
             }
         }
@@ -127,7 +135,9 @@ fn interpolated(row: &mut [f32], o: usize, step: f64, corners: bool, kind: Kind)
     let first = place.floor();
     let part = place - first;
     let weights: Vec<(i64, f64)> = match kind {
-        Kind::Cubic => (-1..3).map(|k: i64| (k, cubic((k as f64 - part).abs()))).collect(),
+        Kind::Cubic => (-1..3)
+            .map(|k: i64| (k, cubic((k as f64 - part).abs(), -0.75)))
+            .collect(),
         _ => vec![(0, 1.0 - part), (1, part)],
     };
     for (k, w) in weights {
@@ -135,9 +145,8 @@ fn interpolated(row: &mut [f32], o: usize, step: f64, corners: bool, kind: Kind)
     }
 }
 
-/// Keys 1981 with a = -0.75.
-fn cubic(d: f64) -> f64 {
-    let a = -0.75;
+/// Keys 1981 with the parameter `a`: -0.75 between inputs, and -0.5 as a filter, as torch has them.
+fn cubic(d: f64, a: f64) -> f64 {
     if d <= 1.0 {
         ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
     } else if d < 2.0 {
@@ -147,14 +156,14 @@ fn cubic(d: f64) -> f64 {
     }
 }
 
-/// A triangle around the place of output `o`, as wide as the outputs are apart.
-fn smoothed(row: &mut [f32], o: usize, step: f64, corners: bool) {
-    let _ = corners;
-    let width = step.max(1.0);
+/// A filter around the place of output `o`, stretched where outputs are farther apart than inputs; it reaches `reach` steps to either side.
+fn smoothed(row: &mut [f32], o: usize, step: f64, reach: f64, filter: impl Fn(f64) -> f64) {
+    let stretch = step.max(1.0);
+    let width = reach * stretch;
     let center = (o as f64 + 0.5) * step;
     let first = ((center - width + 0.5).floor().max(0.0)) as usize;
     let end = ((center + width + 0.5).floor() as usize).min(row.len());
-    let weight = |i: usize| (1.0 - ((i as f64 - center + 0.5) / width).abs()).max(0.0);
+    let weight = |i: usize| filter(((i as f64 - center + 0.5) / stretch).abs());
     let sum: f64 = (first..end).map(weight).sum();
     for (i, slot) in row.iter_mut().enumerate().take(end).skip(first) {
         *slot = (weight(i) / sum) as f32;
