@@ -225,6 +225,23 @@ fn conv_integers_is_the_product_of_quantized_windows() {
 }
 
 #[test]
+fn convolutions_without_windows_give_nothing() {
+    let w = Window {
+        out: [1, 0, 0],
+        ..window([NO_AXIS, [2, 3, 1, 1, 1, 1], [2, 3, 1, 1, 1, 1]])
+    };
+    let (x, weight) = ([1.0; 32 * 4], [1.0; 32 * 9]);
+    let packed = pack(Packing::Int8G32, 1, 32 * 9, &weight).unwrap();
+    same_everywhere("no windows", |exec| {
+        assert_eq!(exec.conv_depthwise_scratch_elems(&w), 0);
+        exec.conv_depthwise(&w, &x, &weight, Epilogue::default(), &mut [], &mut []);
+        let mut scratch = vec![0.0; exec.conv_integers_scratch_elems(&w, &packed.view())];
+        exec.conv_integers(&w, 1, &x, &packed.view(), Epilogue::default(), &mut scratch, &mut []);
+        Vec::new()
+    });
+}
+
+#[test]
 fn conv_scratch_of_absurd_windows_saturates() {
     let far = usize::MAX / 4;
     for (stride, dilation) in [(far, 1), (1, far), (far, far)] {

@@ -21,10 +21,12 @@ impl Exec<'_> {
     /// Elements that [`Exec::conv_depthwise`] needs beside its output; as many as there are numbers where they are more.
     #[must_use]
     pub fn conv_depthwise_scratch_elems(&self, w: &Window) -> usize {
-        let own = match (w.outputs(), Boxes::of(w)) {
-            (0, _) => 0,
-            (_, Some(boxes)) => boxes.own_elems(w.taps()),
-            (_, None) => Frame::of(w).elems(1),
+        if w.outputs() == 0 {
+            return 0;
+        }
+        let own = match Boxes::of(w) {
+            Some(boxes) => boxes.own_elems(w.taps()),
+            None => Frame::of(w).elems(1),
         };
         own.saturating_mul(self.step.width())
     }
