@@ -79,22 +79,31 @@ impl Window {
         }
     }
 
+    /// Where lines of windows begin and where each first reads `tap`, and the windows of a line that read it inside of the input.
+    fn lines_of_tap(&self, tap: usize) -> (impl Iterator<Item = (usize, usize)>, Range<usize>) {
+        let tap = Self::split(tap, self.kernel);
+        let inside = self.windows_inside(2, tap[2]);
+        let first = (inside.start * self.stride[2] + tap[2] * self.dilation[2]).saturating_sub(self.before[2]);
+        let lines = if inside.is_empty() {
+            0
+        } else {
+            self.out[0] * self.out[1]
+        };
+        let lines = (0..lines).filter_map(move |line| {
+            let z = self.at(0, line / self.out[1], tap[0])?;
+            let y = self.at(1, line % self.out[1], tap[1])?;
+            Some((line * self.out[2], (z * self.size[1] + y) * self.size[2] + first))
+        });
+        (lines, inside)
+    }
+
     /// As [`Window::for_taps`] for one tap.
     #[inline(always)]
     fn for_lines_of_tap(&self, tap: usize, out: &mut [f32], x: &[f32], f: impl Fn(&mut f32, f32) + Copy) {
-        let tap = Self::split(tap, self.kernel);
-        let inside = self.windows_inside(2, tap[2]);
-        if inside.is_empty() {
-            return;
-        }
-        let first = inside.start * self.stride[2] + tap[2] * self.dilation[2] - self.before[2];
-        for (line, out) in out.chunks_exact_mut(self.out[2]).enumerate() {
-            let (z, y) = (line / self.out[1], line % self.out[1]);
-            let (Some(z), Some(y)) = (self.at(0, z, tap[0]), self.at(1, y, tap[1])) else {
-                continue;
-            };
-            let x = &x[(z * self.size[1] + y) * self.size[2]..][..self.size[2]][first..];
-            let out = &mut out[inside.clone()];
+        let (lines, inside) = self.lines_of_tap(tap);
+        for (line, first) in lines {
+            let out = &mut out[line..][inside.clone()];
+            let x = &x[first..][..(out.len() - 1) * self.stride[2] + 1];
             // Loops, as what iterators call may end up outside of the tier's features.
             match self.stride[2] {
                 1 => {
@@ -103,13 +112,13 @@ impl Window {
                     }
                 }
                 2 => {
-                    // Pairs let the compiler use vectors; the last place may have no neighbor.
+                    // Pairs let the compiler use vectors; the last place has no neighbor.
                     let (pairs, last) = x.as_chunks::<2>();
                     for (out, pair) in out.iter_mut().zip(pairs) {
                         f(out, pair[0]);
                     }
-                    if let (Some(out), Some(&x)) = (out.get_mut(pairs.len()), last.first()) {
-                        f(out, x);
+                    if let ([.., out], [x]) = (out, last) {
+                        f(out, *x);
                     }
                 }
                 n => {
@@ -123,26 +132,16 @@ impl Window {
 
     /// Adds to every place of the plane `x` that tap `tap` reads what `values` have of its window.
     fn add_lines_of_tap(&self, tap: usize, x: &mut [f32], values: &[f32]) {
-        let tap = Self::split(tap, self.kernel);
-        let inside = self.windows_inside(2, tap[2]);
-        if inside.is_empty() {
-            return;
-        }
-        let first = inside.start * self.stride[2] + tap[2] * self.dilation[2] - self.before[2];
-        for (line, values) in values.chunks_exact(self.out[2]).enumerate() {
-            let (z, y) = (line / self.out[1], line % self.out[1]);
-            let (Some(z), Some(y)) = (self.at(0, z, tap[0]), self.at(1, y, tap[1])) else {
-                continue;
-            };
-            let x = &mut x[(z * self.size[1] + y) * self.size[2]..][..self.size[2]][first..];
-            let values = &values[inside.clone()];
+        let (lines, inside) = self.lines_of_tap(tap);
+        for (line, first) in lines {
+            let values = &values[line..][inside.clone()];
+            let x = &mut x[first..][..(values.len() - 1) * self.stride[2] + 1];
             match self.stride[2] {
                 1 => x.iter_mut().zip(values).for_each(|(x, v)| *x += v),
                 2 => {
-                    // Pairs let the compiler use vectors; the last place may have no neighbor.
                     let (pairs, last) = x.as_chunks_mut::<2>();
                     pairs.iter_mut().zip(values).for_each(|(pair, v)| pair[0] += v);
-                    if let ([last], Some(v)) = (last, values.get(pairs.len())) {
+                    if let ([last], [.., v]) = (last, values) {
                         *last += v;
                     }
                 }

@@ -5,18 +5,15 @@
 //! and windows copy theirs. [`Exec::conv_rows`] gathers floats and makes integers of each window anew, `taps` times as many.
 
 use super::conv::Window;
-use super::conv_rows::{in_lines, quantized_elems};
+use super::strips::{STRIP, in_lines, quantized_elems};
 use super::turn::{Planes, Turn, row_stride};
 use crate::exec::{Exec, SharedMut};
 use crate::matmul::{Activations, Cell, Epilogue, MIN_MAGNITUDE, QuantizedRows, TILE_ROWS, quantize_group};
 use crate::parts::{part_count, part_range};
-use cactus_base::Step;
 use cactus_quant::{BLOCK_ROWS, GROUP, PackedView, Packing};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
-/// Windows that one thread multiplies at once; whole tiles of rows.
-const STRIP: usize = 64;
 /// Elements of scratch memory that a cell takes.
 const CELL_ELEMS: usize = size_of::<Cell>() / 4;
 
@@ -101,20 +98,12 @@ fn strip_elems(weight: &PackedView<'_>, windows: usize) -> usize {
 }
 
 impl Exec<'_> {
-    /// How many parts `windows` are cut into.
-    fn window_parts(&self, windows: usize) -> usize {
-        if windows <= STRIP {
-            return 1;
-        }
-        windows.div_ceil(TILE_ROWS).min(self.step.width())
-    }
-
     /// Elements that [`Exec::conv_integers`] needs beside its output; as many as there are numbers where they are more.
     #[must_use]
     pub fn conv_integers_scratch_elems(&self, w: &Window, weight: &PackedView<'_>) -> usize {
         let framed = Framed::of(w, weight.k() / w.taps().max(1)).map_or(0, |framed| framed.elems());
         let own = strip_elems(weight, w.outputs().min(STRIP));
-        framed.saturating_add(self.window_parts(w.outputs()).saturating_mul(own))
+        framed.saturating_add(self.strip_parts(w.outputs()).saturating_mul(own))
     }
 
     /// `out [batch, filters, out…]` from `x [batch, channels, size…]`, where `weight` is `[filters, kernel… · channels]` in 8 bits, with bias
@@ -155,9 +144,7 @@ impl Exec<'_> {
         let count = framed.map_or(0, |framed| framed.plane() * framed.groups);
         let cells: &mut [Cell] = bytemuck::cast_slice_mut(&mut cells[..count * CELL_ELEMS]);
         let offsets = framed.map_or_else(Vec::new, |framed| framed.offsets(w));
-        let parts = self.window_parts(windows);
         let own = strip_elems(weight, windows.min(STRIP));
-        let scratch = SharedMut::new(&mut scratch[..parts * own]);
         for (sample, out) in out.chunks_exact_mut(each_out).enumerate() {
             let x = &x[sample * each_in..(sample + 1) * each_in];
             let source = match framed {
@@ -178,23 +165,8 @@ impl Exec<'_> {
                 epilogue,
                 out: SharedMut::new(out),
             };
-            if windows <= STRIP {
-                // SAFETY: this is the only part.
-                self.integers_strip(&sample, 0..windows, unsafe { scratch.piece(0..own) });
-                continue;
-            }
-            let kernels = self.kernels;
-            let tiles = windows.div_ceil(TILE_ROWS);
-            self.step.run(parts, &|part| {
-                // SAFETY: parts have disjoint scratch memory.
-                let scratch = unsafe { scratch.piece(part * own..(part + 1) * own) };
-                let step = Step::inline();
-                let exec = Exec { kernels, step: &step };
-                let tiles = part_range(tiles, parts, part);
-                let end = windows.min(tiles.end * TILE_ROWS);
-                for first in (tiles.start * TILE_ROWS..end).step_by(STRIP) {
-                    exec.integers_strip(&sample, first..end.min(first + STRIP), scratch);
-                }
+            self.for_strips(windows, scratch, own, |exec, windows, scratch| {
+                exec.integers_strip(&sample, windows, scratch);
             });
         }
     }

@@ -1,44 +1,19 @@
 //! Convolutions whose windows are the rows of a product: outputs of one window lie in the lanes, not windows of one output.
 //!
-//! For filters in 8 bits, and where there are fewer windows than a vector has lanes: what streams has such convolutions, as it computes few
-//! places at a time. In single precision the sums are those of [`Exec::conv`], in every bit.
+//! For filters that a bundle has packed, in 8 bits or for few windows, and where there are fewer windows than a vector has lanes: what streams
+//! has such convolutions, as it computes few places at a time. In single precision the sums are those of [`Exec::conv`], in every bit.
 
 use super::conv::Window;
+use super::strips::{STRIP, quantized_elems};
 use super::turn::{Planes, Turn, row_stride};
 use crate::exec::{Exec, SharedMut};
-use crate::matmul::{Activations, Epilogue, QuantizedRows, TILE_ROWS};
-use crate::parts::part_range;
-use cactus_base::Step;
+use crate::matmul::{Activations, Epilogue, QuantizedRows};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use std::ops::Range;
 
 /// Convolutions in single precision with fewer windows of a sample are faster this way.
 pub const FEW_WINDOWS: usize = BLOCK_ROWS;
-/// Windows that are gathered at once; more are cut among the threads.
-const STRIP: usize = 64;
-
-/// Elements for the inputs of so many windows as integers, whole lines of a cache; as many as there are numbers where they are more.
-pub(super) fn quantized_elems(weight: &PackedView<'_>, windows: usize) -> usize {
-    match weight.packing() {
-        Packing::Int8G32 => QuantizedRows::bytes(windows, weight.k()).map_or(usize::MAX, |bytes| in_lines(bytes / 4)),
-        _ => 0,
-    }
-}
-
-/// Elements of whole lines of a cache, so that what follows begins with one.
-pub(super) fn in_lines(elems: usize) -> usize {
-    elems.checked_next_multiple_of(BLOCK_ROWS).unwrap_or(usize::MAX)
-}
-
 impl Exec<'_> {
-    /// How many parts `rows` windows are cut into.
-    fn row_parts(&self, rows: usize) -> usize {
-        if rows <= STRIP {
-            return 1;
-        }
-        rows.div_ceil(TILE_ROWS).min(self.step.width())
-    }
-
     /// Elements that [`Exec::conv_rows`] of `batch` samples needs beside its output; as many as there are numbers where they are more.
     #[must_use]
     pub fn conv_rows_scratch_elems(&self, w: &Window, batch: usize, weight: &PackedView<'_>) -> usize {
@@ -46,7 +21,7 @@ impl Exec<'_> {
         let strip = rows.min(STRIP);
         let row = weight.k().saturating_add(row_stride(weight.n()));
         let each = strip.saturating_mul(row).saturating_add(quantized_elems(weight, strip));
-        self.row_parts(rows).saturating_mul(each)
+        self.strip_parts(rows).saturating_mul(each)
     }
 
     /// `out [batch, filters, out…]` from `x [batch, channels, size…]`, where `weight` is `[filters, channels · kernel…]`, packed in
@@ -75,25 +50,10 @@ impl Exec<'_> {
             batch * channels * w.places(),
             "conv_rows: elements of the input"
         );
-        let parts = self.row_parts(rows);
-        let each = scratch.len() / parts;
-        let (scratch, out) = (SharedMut::new(scratch), SharedMut::new(out));
-        if rows <= STRIP {
-            // SAFETY: this is the only part.
-            let scratch = unsafe { scratch.piece(0..each) };
-            return self.conv_strip(w, 0..rows, x, weight, epilogue, scratch, &out);
-        }
-        let (kernels, tiles) = (self.kernels, rows.div_ceil(TILE_ROWS));
-        self.step.run(parts, &|part| {
-            // SAFETY: parts have disjoint scratch memory.
-            let scratch = unsafe { scratch.piece(part * each..(part + 1) * each) };
-            let step = Step::inline();
-            let exec = Exec { kernels, step: &step };
-            let tiles = part_range(tiles, parts, part);
-            let end = rows.min(tiles.end * TILE_ROWS);
-            for first in (tiles.start * TILE_ROWS..end).step_by(STRIP) {
-                exec.conv_strip(w, first..end.min(first + STRIP), x, weight, epilogue, scratch, &out);
-            }
+        let each = scratch.len() / self.strip_parts(rows);
+        let out = SharedMut::new(out);
+        self.for_strips(rows, scratch, each, |exec, rows, scratch| {
+            exec.conv_strip(w, rows, x, weight, epilogue, scratch, &out);
         });
     }
 

@@ -24,6 +24,7 @@ mod product;
 mod recurrent;
 mod reduce;
 mod strided;
+mod strips;
 mod tiles;
 mod turn;
 
