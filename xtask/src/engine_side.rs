@@ -61,7 +61,7 @@ pub fn below(repository: &Repository, package: &str, target: &str) -> Result<BTr
 /// Builds that leave something out: the package, its features, and what it does not bring along then.
 const LEFT_OUT: &[(&str, &str, &[&[&str]])] = &[
     ("cactus", "", &[OF_STORE]),
-    ("cactus-ffi", "speech,pictures,search,graphs", &[OF_STORE]),
+    ("cactus-ffi", "forms,speech,pictures,search,graphs", &[OF_STORE]),
     ("cactus-ffi", "", &[OF_STORE, BEYOND_TEXT]),
 ];
 /// The network and the converter.
@@ -94,6 +94,8 @@ const BEYOND_TEXT: &[&str] = &[
     "cactus-retrieval",
     "cactus-speech",
     "cactus-vision",
+    "llguidance",
+    "toktrie",
     "symphonia",
     "png",
 ];

@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Busy,
     /// A saved session cannot be written or taken back.
     Saved,
+    /// This build does not have it.
+    NotInBuild,
     /// The system refuses the memory that the model needs.
     Memory,
 }
@@ -122,6 +124,7 @@ impl Error {
                 _ => ErrorKind::Unsupported,
             },
             Error::Hears { .. } | Error::Embeds { .. } => ErrorKind::Unsupported,
+            Error::Text(e) if e.kind() == cactus_text::ErrorKind::NotInBuild => ErrorKind::NotInBuild,
             Error::Text(_) | Error::NoTokenizer => ErrorKind::Text,
             Error::Option(_) | Error::Argument(_) | Error::Request { .. } | Error::EmptyPrompt => ErrorKind::Argument,
             Error::Sampler(_) => ErrorKind::Numeric,

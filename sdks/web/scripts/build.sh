@@ -25,7 +25,7 @@ flags=(
 )
 cd "$root"
 CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="${flags[*]}" cargo rustc --quiet --profile "$profile" --target wasm32-wasip1 -p cactus-ffi --lib \
-    --crate-type cdylib --no-default-features --features speech,pictures,search,graphs
+    --crate-type cdylib --no-default-features --features forms,speech,pictures,search,graphs
 cp "${CARGO_TARGET_DIR:-target}/wasm32-wasip1/$profile/cactus_ffi.wasm" sdks/web/cactus.wasm
 cd sdks/web
 printf 'cactus.wasm: %s bytes, %s with gzip\n' "$(stat -c %s cactus.wasm)" "$(gzip -9c cactus.wasm | wc -c)"
