@@ -60,7 +60,8 @@ pub fn below(repository: &Repository, package: &str, target: &str) -> Result<BTr
 
 /// Builds that leave something out: the package, its features, and what it does not bring along then.
 const LEFT_OUT: &[(&str, &str, &[&[&str]])] = &[
-    ("cactus", "", &[OF_STORE]),
+    ("cactus", "speech,pictures,search", &[OF_STORE]),
+    ("cactus", "", &[OF_STORE, BEYOND_TEXT]),
     ("cactus-ffi", "speech,pictures,search,graphs", &[OF_STORE]),
     ("cactus-ffi", "", &[OF_STORE, BEYOND_TEXT]),
 ];
