@@ -2,6 +2,7 @@
 
 use super::Embedder;
 use crate::failure::Ours as _;
+use cactus_base::knobs;
 use cactus_engine::chat::ChatRequest;
 use cactus_engine::{CancelToken, Error, Result};
 use cactus_rag::{Corpus, Found, INDEX_FILE, Limits, Nearness, Program, Progress, Sources, Synced, Vectors};
@@ -13,7 +14,8 @@ use std::sync::Arc;
 pub struct DocumentsOptions {
     /// The file of the index; `.cactus-index` in the folder where absent, which the command line and the other languages keep, too.
     pub index: Option<PathBuf>,
-    /// The `cactus` command, which takes the text out of PDF documents in a process of its own. Without it they are named as skipped.
+    /// The `cactus` command, which takes the text out of PDF documents in a process of its own; what `CACTUS_PROGRAM` names where absent.
+    /// Without either they are named as skipped.
     pub program: Option<PathBuf>,
     /// How near a piece has to be to a question to count as found.
     pub nearness: Nearness,
@@ -83,10 +85,12 @@ impl Documents {
         }
         let index = options.index.clone().unwrap_or_else(|| folder.join(INDEX_FILE));
         let vectors = Vectors::of(embedder.name(), &embedder.bundle, Arc::clone(&embedder.model));
+        let named = knobs::PROGRAM.text().map_err(|e| Error::Argument(e.to_string()))?;
+        let program = options.program.clone().or(named.map(PathBuf::from));
         let corpus = Corpus::new(folder, &index);
         let mut documents = Documents {
-            corpus: match &options.program {
-                Some(program) => corpus.with_extract(Arc::new(Program::new(program, Limits::default()))),
+            corpus: match program {
+                Some(program) => corpus.with_extract(Arc::new(Program::new(&program, Limits::default()))),
                 None => corpus,
             },
             vectors: vectors.map_err(|e| e.ours())?,

@@ -39,6 +39,10 @@ impl<'a> Sound<'a> {
             Sound::Samples {
                 samples,
                 rate_hz: found,
+            } if found == rate_hz => Box::new(Samples::new(samples)),
+            Sound::Samples {
+                samples,
+                rate_hz: found,
             } => Box::new(at(samples.to_vec(), found, rate_hz).map_err(wrong)?),
         })
     }
