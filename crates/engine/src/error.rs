@@ -27,6 +27,12 @@ pub enum ErrorKind {
     NotInBuild,
     /// The system refuses the memory that the model needs.
     Memory,
+    /// It was stopped before there was anything to give.
+    Cancelled,
+    /// A file cannot be read or written.
+    System,
+    /// Neither this machine nor a target of the policy has answered.
+    Unanswered,
 }
 
 /// An error of this crate.
@@ -108,6 +114,14 @@ pub enum Error {
         /// When there may be room.
         retry_after: std::time::Duration,
     },
+    /// What a crate above this one says, which runs something else of a bundle, or keeps what was made.
+    #[error("{error}")]
+    Above {
+        /// Which of the kinds it is.
+        kind: ErrorKind,
+        /// The error itself.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 impl Error {
@@ -132,7 +146,14 @@ impl Error {
             Error::Shared(e) => e.kind(),
             Error::Busy { .. } => ErrorKind::Busy,
             Error::Saved { .. } => ErrorKind::Saved,
+            Error::Above { kind, .. } => *kind,
         }
+    }
+
+    /// What a crate above says, as an error of this kind.
+    pub fn above(kind: ErrorKind, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        let error = error.into();
+        Error::Above { kind, error }
     }
 
     pub(crate) fn saved(path: &std::path::Path, message: String) -> Error {
