@@ -25,14 +25,12 @@ if [ -z "$program" ]; then
     (cd "$root" && cargo build --quiet -p cactus-cli)
     program=${CARGO_TARGET_DIR:-$root/target}/debug/cactus
 fi
-for model in models/qwen2_tied seeing/smolvlm speech/whisper embedding/bert; do
-    bundle=build/bundles/${model//\//-}
-    [ -f "$bundle/components/manifest.json" ] || "$program" convert "$root/golden/$model" "$bundle" >/dev/null
-done
+export CACTUS_PROGRAM=$program
+node test/bundles.mjs
 command -v "${CACTUS_CHROMIUM:-chromium}" >/dev/null || echo "SKIPPED: web: there is no Chromium; bundles in a browser are not tested"
-CACTUS_PROGRAM=$program node --test --test-reporter=spec test/*.test.mjs
+node --test --test-reporter=spec test/*.test.mjs
 
-(cd "$root" && python3 sdks/conformance/run.py --only web --cactus "$program")
+(cd "$root" && python3 sdks/conformance/run.py --only web,chromium --cactus "$program")
 
 export CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="-C target-feature=+simd128 -C link-arg=-zstack-size=8388608"
 export CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $PWD/scripts/wasi.mjs"

@@ -131,11 +131,13 @@ it("computes requests together", async (t) => {
 it("keeps conversations", async (t) => {
   const model = await chat(t);
   const session = await model.session({ messages: [{ role: "system", content: "Be short." }] });
-  const answer = await session.respond("Hello", { options: { max_tokens: 8 } });
+  const say = (content, tokens) => ({ messages: [{ role: "user", content }], options: long(tokens).options });
+  const answer = await session.respond(say("Hello", 8));
+  assert.equal(answer.json.usage.completion_tokens, 8);
   const messages = await session.messages();
   assert.deepEqual(messages.map(({ role }) => role), ["system", "user", "assistant"]);
   assert.equal(messages[2].content, answer.text);
-  const going = session.stream("And?");
+  const going = session.stream(say("And?", 200));
   await assert.rejects(async () => {
     await going.ready();
     await session.respond("More?");
