@@ -33,6 +33,8 @@ Future<void> _until(WidgetTester tester, bool Function() done) async {
     await tester.pump();
   }
   expect(done(), isTrue);
+  // What became so behind a frame is seen in the next one.
+  await tester.pump();
 }
 
 Future<T> _real<T>(WidgetTester tester, Future<T> Function() work) async => (await tester.runAsync(work)) as T;
