@@ -8,5 +8,5 @@ chromium) runner=chromium.mjs ;;
 *) echo "usage: run.sh node|chromium PLAN RESULTS" >&2 && exit 2 ;;
 esac
 shift
-[ -f "$here/cactus.wasm" ] && [ -f "$here/dist/web/src/node.js" ] || "$here/scripts/build.sh" >&2
+[ -f "$here/cactus.wasm" ] && [ -f "$here/cactus-fma.wasm" ] && [ -f "$here/dist/web/src/node.js" ] || "$here/scripts/build.sh" >&2
 exec node "$here/conformance/$runner" "$@"

@@ -21,7 +21,7 @@ export function folder() {
 
 /** A model that chats. It is closed at the end of the test `t`. */
 export async function chat(t, options = {}) {
-  const model = await cactus.Model.load(bundle("models/qwen2_tied"), { context_tokens: 512, queue: 4096, ...options });
+  const model = await cactus.Model.load(bundle("models/qwen2_tied"), { context_tokens: 8192, queue: 4096, ...options });
   t.after(() => model.close());
   return model;
 }
