@@ -22,7 +22,7 @@ bytes() {
 
 text=$(bytes "")
 printf '%-10s %10d\n' text "$text"
-for feature in speech pictures search graphs store cloud; do
+for feature in forms speech pictures search graphs store cloud; do
     with=$(bytes "$feature")
     printf '%-10s %+10d\n' "$feature" $((with - text))
 done

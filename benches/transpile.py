@@ -4,8 +4,9 @@
 
 Needs torch, torchvision, transformers, onnx, onnxscript and onnxruntime, and the cactus program built with --release
 (`CACTUS_PROGRAM`, or on the path). Engines take turns within a round, so that a machine that slows down slows all of
-them; what is shown is the median over rounds, and ours relative to each. Of `cactus bench` each round counts the median
-of its repetitions, of the others the same number of calls.
+them; what is shown is the median over rounds, and ours relative to each. In its turn each engine is called for about half a
+second, at least five times, and the median of its calls counts: with fewer, a network of some milliseconds is timed while the threads of whoever
+was there before still wait for work, and the clock of the processor rises.
 """
 
 import argparse
@@ -25,7 +26,8 @@ from cactus.transpile import program  # noqa: E402
 from cactus.transpile.capture_pytorch import capture_model  # noqa: E402
 from torch import nn  # noqa: E402
 
-CALLS = 5
+# Least calls of a turn, and about how many milliseconds it lasts.
+CALLS, TURN_MS = 5, 500
 
 
 def picture_model(name):
@@ -153,9 +155,9 @@ MODELS = {
 }
 
 
-def timed(call, calls=CALLS):
+def timed(call):
     times = []
-    for _ in range(calls):
+    while len(times) < CALLS or sum(times) < TURN_MS:
         start = time.perf_counter()
         call()
         times.append((time.perf_counter() - start) * 1e3)
@@ -204,11 +206,12 @@ def measure(name, make, args):
             bundle = folder / f"b{bits}"
             program.transpile(archive, bundle, "--task", "function", "--bits", bits)
 
-            def ours(bundle=bundle):
-                words = ("bench", bundle, "--json", "--reps", CALLS, "--threads", args.threads)
+            def ours(bundle=bundle, calls=CALLS):
+                words = ("bench", bundle, "--json", "--reps", calls, "--threads", args.threads)
                 return json.loads(program.call(*words))[0]["median_ms"]
 
-            engines[label] = ours
+            calls = max(CALLS, round(TURN_MS / ours()))
+            engines[label] = lambda ours=ours, calls=calls: ours(calls=calls)
 
         def eager():
             with torch.inference_mode():

@@ -36,10 +36,18 @@ if [[ ${target:-$(uname -s)} == *[Dd]arwin* ]]; then
         -Wl,-dead_strip -install_name @rpath/libcactus.dylib "$prefix/lib/libcactus.a" -framework Security \
         -framework CoreFoundation -framework SystemConfiguration -liconv
 else
+    # A small library has one copy of functions that are equal, and its relocations packed: Android reads them from API 23 on, glibc from 2.36 on, and
+    # an older one says so. Rust's own linker does both.
+    tight=()
+    lld=$(dirname "$(find "$(rustc --print sysroot)" -path '*/gcc-ld/ld.lld' -print -quit 2>/dev/null)")
+    if [[ $profile == small && $lld != . ]]; then
+        tight=("-B$lld" -fuse-ld=lld -Wl,-O2,--icf=all)
+        [[ $target == *android* ]] && tight+=(-Wl,--pack-dyn-relocs=android) || tight+=(-Wl,-z,pack-relative-relocs)
+    fi
     # shellcheck disable=SC2086
     "$cc" -shared -o "$prefix/lib/libcactus.so" $(printf -- '-Wl,-u,%s ' $names) -Wl,--version-script=crates/ffi/exports.map \
         -Wl,--gc-sections -Wl,-soname,"${CACTUS_SONAME:-libcactus.so}" -Wl,-z,max-page-size=16384 -Wl,-z,relro,-z,now \
-        "$prefix/lib/libcactus.a" -lpthread -ldl -lm -lgcc_s -lc
+        "${tight[@]}" "$prefix/lib/libcactus.a" -lpthread -ldl -lm -lgcc_s -lc
     [[ $profile == dev ]] || "$strip" "$prefix/lib/libcactus.so"
 fi
 install -m 644 crates/ffi/include/cactus.h crates/ffi/include/cactus.hpp crates/ffi/include/cactus_tools.hpp "$prefix/include/"

@@ -40,7 +40,7 @@ APPLE = {
     "macos/x86_64": "x86_64-apple-darwin",
 }
 #: Features of the library without network code and converter.
-LOCAL = "speech,pictures,search,graphs"
+LOCAL = "forms,speech,pictures,search,graphs"
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]
 
 

@@ -9,7 +9,7 @@ from conan.tools.files import copy, load
 
 
 # What may be left out, with the feature of the library that it is.
-FEATURES = {"store": "store", "policies": "cloud", "speech": "speech", "pictures": "pictures", "search": "search", "graphs": "graphs"}
+FEATURES = {"store": "store", "policies": "cloud", "forms": "forms", "speech": "speech", "pictures": "pictures", "search": "search", "graphs": "graphs"}
 
 
 class CactusConan(ConanFile):

@@ -529,7 +529,11 @@ fn first_command(readme: &str) -> Option<&str> {
 }
 
 /// The workspace with the features that nothing else turns on. All steps take the same, or cargo would build much of it once more.
-pub(crate) const WORKSPACE: &[&str] = &["--workspace", "--features", "cactus/pictures,cactus/store"];
+pub(crate) const WORKSPACE: &[&str] = &[
+    "--workspace",
+    "--features",
+    "cactus/cloud,cactus/pictures,cactus/search,cactus/speech,cactus/store",
+];
 
 /// All but benchmarks, which the step `lint` compiles.
 const TARGETS: &[&str] = &["--lib", "--bins", "--tests", "--examples"];

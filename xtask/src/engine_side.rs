@@ -60,9 +60,10 @@ pub fn below(repository: &Repository, package: &str, target: &str) -> Result<BTr
 
 /// Builds that leave something out: the package, its features, and what it does not bring along then.
 const LEFT_OUT: &[(&str, &str, &[&[&str]])] = &[
-    ("cactus", "", &[OF_STORE]),
-    ("cactus-ffi", "speech,pictures,search,graphs", &[OF_STORE]),
-    ("cactus-ffi", "", &[OF_STORE, BEYOND_TEXT]),
+    ("cactus", "speech,pictures,search", &[OF_STORE]),
+    ("cactus", "", &[OF_STORE, BEYOND_TEXT]),
+    ("cactus-ffi", "forms,speech,pictures,search,graphs", &[OF_STORE]),
+    ("cactus-ffi", "", &[OF_STORE, BEYOND_TEXT, OF_FORMS]),
 ];
 /// The network and the converter.
 const OF_STORE: &[&str] = &[
@@ -83,6 +84,8 @@ const OF_STORE: &[&str] = &[
     "openssl",
 ];
 
+/// What constrains text.
+const OF_FORMS: &[&str] = &["llguidance", "toktrie"];
 /// What is for more than text.
 const BEYOND_TEXT: &[&str] = &[
     "cactus-audio",

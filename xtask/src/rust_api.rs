@@ -15,19 +15,25 @@ use std::process::Command;
 const LIST: &str = "docs/reference/rust-api.txt";
 
 const HEAD: &str = "\
-# What the crate `cactus` exports, with the feature `store`. Made by `cargo xtask rust-api`; do not edit.
+# What the crate `cactus` exports, with all features. Made by `cargo xtask rust-api`; do not edit.
 # Each type of another crate stands under the name that the facade gives it. Derived and automatic traits are left out.
 ";
 
 /// The facade, and the crates that it re-exports from.
 const PACKAGES: &[&str] = &[
     "cactus",
+    "cactus-embed",
     "cactus-engine",
     "cactus-hub",
+    "cactus-hybrid",
     "cactus-kernels",
     "cactus-passes",
     "cactus-quality",
+    "cactus-rag",
+    "cactus-retrieval",
+    "cactus-router",
     "cactus-runtime",
+    "cactus-speech",
     "cactus-store",
     "cactus-tensor",
     "cactus-text",
@@ -174,6 +180,14 @@ fn behind<'a>(crates: &'a BTreeMap<String, Described>, path: &str, depth: usize)
     {
         return behind(crates, further, depth + 1);
     }
+    // What lies in a crate or module that is re-exported as a whole.
+    let within = all.uses.iter().find_map(|(outer, source)| {
+        let inside = path.strip_prefix(outer.as_str())?.strip_prefix("::")?;
+        Some(format!("{source}::{inside}"))
+    });
+    if let Some(further) = within {
+        return behind(crates, &further, depth + 1);
+    }
     let lines = all.lines.iter().filter(|line| is_of(line, path));
     lines.map(|line| (path.to_owned(), line)).collect()
 }
@@ -223,18 +237,23 @@ mod tests {
                         "pub fn cactus::answer()",
                         "pub use cactus::Model",
                         "pub use cactus::Outside",
+                        "pub use cactus::other",
                     ],
                     &[
                         ("cactus::Model", "cactus_engine::Model"),
                         ("cactus::Outside", "other::Outside"),
+                        ("cactus::other", "cactus_engine::whole::other"),
                     ],
                 ),
             ),
             (
                 "cactus_engine".to_owned(),
                 described(
-                    &["pub use cactus_engine::Model"],
-                    &[("cactus_engine::Model", "cactus_deep::Model")],
+                    &["pub use cactus_engine::Model", "pub use cactus_engine::whole"],
+                    &[
+                        ("cactus_engine::Model", "cactus_deep::Model"),
+                        ("cactus_engine::whole", "cactus_deep"),
+                    ],
                 ),
             ),
             (
@@ -255,6 +274,7 @@ mod tests {
             "impl core::clone::Clone for cactus::Model",
             "pub fn cactus::Model::load(path: &str) -> cactus::Model",
             "pub fn cactus::answer()",
+            "pub fn cactus::other(model: &cactus_deep::Model)",
             "pub struct cactus::Model",
             "pub use cactus::Outside",
         ];

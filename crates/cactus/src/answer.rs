@@ -50,7 +50,7 @@ impl Added {
         }
     }
 
-    fn of(delta: &Delta) -> Option<Added> {
+    pub(crate) fn of(delta: &Delta) -> Option<Added> {
         match delta.clone() {
             Delta::Text(text) => Some(Added::Text(text)),
             Delta::Reasoning(text) => Some(Added::Reasoning(text)),

@@ -28,12 +28,22 @@
 //!   in messages; [`Scheduler::submit`] takes tokens and never waits.
 //! - [`Session`] is one conversation in tokens that owns its memory, for programs that ask one thing at a time.
 //! - [`Function`] is a bundle of arrays in and arrays out: an encoder, a classifier, any captured PyTorch module.
+//! - With features: `search` has vectors, indexes and folders of documents, `speech` transcripts and live speech, `cloud` policies that
+//!   let a target answer what this machine should not.
 //! - [`Error`] says what was expected, found and where; [`Error::kind`] is what a program branches on.
 //!
 //! # Features
 //!
-//! None are on by default: a program that only runs models carries no network code and no converter. `pictures` adds
-//! the module `pictures`, for models that see. `store` adds the module `store`: models by name, downloaded and converted into the cache of the command line.
+//! None are on by default: a program that only runs models carries no network code, no converter and no decoders. Each adds the module of
+//! its name.
+//!
+//! | Feature | What it adds |
+//! |---|---|
+//! | `cloud` | policies: what this machine should not answer may be handed off; the network, used where a policy has a target |
+//! | `pictures` | pictures and sounds in conversations, and vectors of pictures |
+//! | `search` | vectors of texts, indexes, and answers from a folder of documents |
+//! | `speech` | recordings and live speech to text, and where somebody speaks |
+//! | `store` | models by name, downloaded and converted into the cache of the command line |
 //!
 //! # Versions
 //!
@@ -43,9 +53,17 @@
 #![warn(missing_docs)]
 
 mod answer;
+#[cfg(feature = "cloud")]
+pub mod cloud;
+#[cfg(any(feature = "search", feature = "speech", feature = "cloud"))]
+mod failure;
 mod function;
 #[cfg(feature = "pictures")]
 pub mod pictures;
+#[cfg(feature = "search")]
+pub mod search;
+#[cfg(feature = "speech")]
+pub mod speech;
 #[cfg(feature = "store")]
 pub mod store;
 

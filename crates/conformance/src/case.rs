@@ -3,17 +3,16 @@
 use crate::answers::{Local, Stream};
 use crate::asked::{Asked, ids, load_options};
 use crate::failure::{Failure, Result};
-use crate::hearing::{Hears, Live};
+use crate::hearing;
 use crate::routed::{Policy, Routed};
-use crate::vectors::{self, Embeds};
+use crate::vectors;
+use cactus::search::{Embedder, Index};
+use cactus::speech::{LiveTranscription, Transcriber};
 use cactus::{FinishReason, GenerateOptions, Model, Request, Scheduler, SchedulerLimits};
 use cactus_bundle::Bundle;
-use cactus_retrieval::SharedIndex;
 use serde_json::{Map, Value, json};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// See the module.
@@ -26,10 +25,10 @@ enum Thing {
     Model(Opened),
     Session(Conversation),
     Stream(Running),
-    Embeds(Box<Embeds>),
-    Hears(Rc<RefCell<Hears>>),
-    Live(Box<Live>),
-    Index(SharedIndex),
+    Embeds(Box<Embedder>),
+    Hears(Transcriber),
+    Live(Box<LiveTranscription>),
+    Index(Index),
     /// What was closed.
     Closed,
 }
@@ -88,10 +87,10 @@ impl Case {
     thing!(model, Model, Opened);
     thing!(session, Session, Conversation);
     thing!(stream, Stream, Running);
-    thing!(embeds, Embeds, Embeds);
-    thing!(hears, Hears, Rc<RefCell<Hears>>);
-    thing!(live, Live, Box<Live>);
-    thing!(index, Index, SharedIndex);
+    thing!(embeds, Embeds, Embedder);
+    thing!(hears, Hears, Transcriber);
+    thing!(live, Live, LiveTranscription);
+    thing!(index, Index, Index);
 
     fn keep(&mut self, step: &Value, thing: Thing) -> Value {
         self.things.insert(text(step, "as").to_owned(), thing);
@@ -107,12 +106,12 @@ impl Case {
                 self.keep(step, Thing::Model(opened))
             }
             "load_embedder" => {
-                let embeds = Embeds::load(text(step, "source"))?;
+                let embeds = vectors::load(text(step, "source"))?;
                 self.keep(step, Thing::Embeds(Box::new(embeds)))
             }
             "load_transcriber" => {
-                let hears = Hears::load(text(step, "source"))?;
-                self.keep(step, Thing::Hears(Rc::new(RefCell::new(hears))))
+                let hears = hearing::load(text(step, "source"))?;
+                self.keep(step, Thing::Hears(hears))
             }
             "info" => {
                 let info = info(self.model(step)?.scheduler.model())?;
@@ -192,8 +191,8 @@ impl Case {
                 }
                 json!({})
             }
-            "embed" => self.embeds(step)?.embed(step)?,
-            "embed_image" => self.embeds(step)?.embed_image(text(step, "path"))?,
+            "embed" => vectors::embed(self.embeds(step)?, step)?,
+            "embed_image" => vectors::embed_image(self.embeds(step)?, text(step, "path"))?,
             "index_open" => {
                 let index = vectors::open(step)?;
                 self.keep(step, Thing::Index(index))
@@ -202,19 +201,22 @@ impl Case {
             "index_query" => vectors::query(self.index(step)?, step)?,
             "index_get" => vectors::get(self.index(step)?, step)?,
             "index_delete" => vectors::delete(self.index(step)?, step).map(|()| json!({}))?,
-            "index_compact" => vectors::compact(self.index(step)?).map(|()| json!({}))?,
-            "transcribe" => json!({"result": self.hears(step)?.borrow_mut().transcribe(step)?}),
-            "detect_language" => json!({"result": self.hears(step)?.borrow_mut().detect_language(step)?}),
-            "speech" => json!({"result": self.hears(step)?.borrow_mut().speech(step)?}),
+            "index_compact" => self.index(step)?.compact().map(|()| json!({}))?,
+            "transcribe" => json!({"result": hearing::transcribe(self.hears(step)?, step)?}),
+            "detect_language" => json!({"result": hearing::detect_language(self.hears(step)?, step)?}),
+            "speech" => json!({"result": hearing::speech(self.hears(step)?, step)?}),
             "live" => {
-                let live = Live::begin(self.hears(step)?, &step["options"])?;
+                let live = hearing::live(self.hears(step)?, &step["options"])?;
                 self.keep(step, Thing::Live(Box::new(live)))
             }
-            "push" => json!({"result": self.live(step)?.push(step)?}),
+            "push" => json!({"result": hearing::push(self.live(step)?, step)?}),
             "finish" => {
-                let result = self.live(step)?.finish()?;
-                self.close(text(step, "of"));
-                json!({"result": result})
+                let name = text(step, "of").to_owned();
+                self.live(step)?;
+                match self.things.insert(name, Thing::Closed) {
+                    Some(Thing::Live(live)) => json!({"result": hearing::told(&live.finish()?)}),
+                    _ => return Err(closed()),
+                }
             }
             "close" => {
                 self.close(text(step, "of"));
@@ -428,7 +430,7 @@ fn load(step: &Value) -> Result<Opened> {
         false => cactus::store::prepare(source)?,
     };
     let model = Model::of(Arc::new(Bundle::open(&path)?), &options)?;
-    cactus_multimodal::attach(&model).map_err(cactus::Error::from)?;
+    cactus::pictures::attach(&model).map_err(cactus::Error::from)?;
     Ok(Opened {
         scheduler: Scheduler::new(model, SchedulerLimits::default())?,
         policy: None,

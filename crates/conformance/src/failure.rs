@@ -67,7 +67,9 @@ impl From<cactus::Error> for Failure {
             Kind::ContextFull => "context_full",
             Kind::Numeric => "numeric",
             Kind::Busy => "busy",
-            Kind::Saved | Kind::Memory => "system",
+            Kind::Saved | Kind::Memory | Kind::System => "system",
+            Kind::Cancelled => "cancelled",
+            Kind::Unanswered => "unanswered",
             _ => "internal",
         };
         Failure::new(kind, error.to_string())
@@ -102,52 +104,6 @@ impl From<cactus_store::Error> for Failure {
             _ => "internal",
         };
         Failure::new(kind, error.to_string())
-    }
-}
-
-impl From<cactus_embed::Error> for Failure {
-    fn from(error: cactus_embed::Error) -> Failure {
-        use cactus_embed::{Error, ErrorKind as Kind};
-        let kind = match (&error, error.kind()) {
-            (Error::Bundle(_), _) => "bundle",
-            (_, Kind::Option | Kind::Text | Kind::Picture) => "argument",
-            (_, Kind::Cancelled) => "cancelled",
-            _ => "unsupported",
-        };
-        Failure::new(kind, error.to_string())
-    }
-}
-
-impl From<cactus_retrieval::Error> for Failure {
-    fn from(error: cactus_retrieval::Error) -> Failure {
-        use cactus_retrieval::ErrorKind as Kind;
-        let kind = match error.kind() {
-            Kind::Io | Kind::NoSpace | Kind::Busy | Kind::Stale => "system",
-            Kind::NotAnIndex | Kind::Version | Kind::Damaged | Kind::Lost => "bundle",
-            Kind::Unsupported => "unsupported",
-            _ => "argument",
-        };
-        Failure::new(kind, error.to_string())
-    }
-}
-
-impl From<cactus_speech::Error> for Failure {
-    fn from(error: cactus_speech::Error) -> Failure {
-        use cactus_speech::{Error, ErrorKind as Kind};
-        let kind = match (&error, error.kind()) {
-            (Error::Bundle(_), _) => "bundle",
-            (Error::Sound(e), _) if e.kind() == cactus_audio::ErrorKind::Io => "system",
-            (_, Kind::Option | Kind::Sound) => "argument",
-            (_, Kind::Cancelled) => "cancelled",
-            _ => "unsupported",
-        };
-        Failure::new(kind, error.to_string())
-    }
-}
-
-impl From<cactus_audio::Error> for Failure {
-    fn from(error: cactus_audio::Error) -> Failure {
-        cactus_speech::Error::from(error).into()
     }
 }
 

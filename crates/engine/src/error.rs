@@ -23,8 +23,16 @@ pub enum ErrorKind {
     Busy,
     /// A saved session cannot be written or taken back.
     Saved,
+    /// This build does not have it.
+    NotInBuild,
     /// The system refuses the memory that the model needs.
     Memory,
+    /// It was stopped before there was anything to give.
+    Cancelled,
+    /// A file cannot be read or written.
+    System,
+    /// Neither this machine nor a target of the policy has answered.
+    Unanswered,
 }
 
 /// An error of this crate.
@@ -106,6 +114,14 @@ pub enum Error {
         /// When there may be room.
         retry_after: std::time::Duration,
     },
+    /// What a crate above this one says, which runs something else of a bundle, or keeps what was made.
+    #[error("{error}")]
+    Above {
+        /// Which of the kinds it is.
+        kind: ErrorKind,
+        /// The error itself.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 impl Error {
@@ -122,6 +138,7 @@ impl Error {
                 _ => ErrorKind::Unsupported,
             },
             Error::Hears { .. } | Error::Embeds { .. } => ErrorKind::Unsupported,
+            Error::Text(e) if e.kind() == cactus_text::ErrorKind::NotInBuild => ErrorKind::NotInBuild,
             Error::Text(_) | Error::NoTokenizer => ErrorKind::Text,
             Error::Option(_) | Error::Argument(_) | Error::Request { .. } | Error::EmptyPrompt => ErrorKind::Argument,
             Error::Sampler(_) => ErrorKind::Numeric,
@@ -129,7 +146,14 @@ impl Error {
             Error::Shared(e) => e.kind(),
             Error::Busy { .. } => ErrorKind::Busy,
             Error::Saved { .. } => ErrorKind::Saved,
+            Error::Above { kind, .. } => *kind,
         }
+    }
+
+    /// What a crate above says, as an error of this kind.
+    pub fn above(kind: ErrorKind, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        let error = error.into();
+        Error::Above { kind, error }
     }
 
     pub(crate) fn saved(path: &std::path::Path, message: String) -> Error {

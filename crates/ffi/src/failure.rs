@@ -156,6 +156,7 @@ impl From<cactus_engine::Error> for Failure {
             Kind::Numeric => Code::Numeric,
             Kind::Busy => Code::Busy,
             Kind::Saved | Kind::Memory => Code::System,
+            Kind::NotInBuild => Code::NotInBuild,
             _ => Code::Internal,
         };
         Failure::new(code, error.to_string())
@@ -176,7 +177,7 @@ impl From<cactus_runtime::Error> for Failure {
 
 impl From<cactus_text::Error> for Failure {
     fn from(error: cactus_text::Error) -> Failure {
-        Failure::new(Code::Text, error.to_string())
+        cactus_engine::Error::from(error).into()
     }
 }
 

@@ -43,6 +43,10 @@ pub enum UnaryFn {
     GeluTanh,
     /// `ln(1 + e^x)`
     Softplus,
+    /// `min(max(x + 3, 0), 6) / 6` (Howard et al. 2019, MobileNetV3).
+    HardSigmoid,
+    /// `x * hard_sigmoid(x)` (Howard et al. 2019).
+    HardSwish,
     /// Largest whole number not above `x`.
     Floor,
     /// Smallest whole number not below `x`.

@@ -7,8 +7,7 @@
 
 use cactus_base::{AlignedBuf, Step};
 use cactus_kernels::dense::{
-    DenseAttention, Recurrent, ScoreBias, ScoreOperands, Tiles, Window, conv_scratch_bytes, packed_bytes,
-    recurrent_scratch_elems,
+    DenseAttention, Recurrent, ScoreBias, ScoreOperands, Tiles, Window, packed_bytes, recurrent_scratch_elems,
 };
 use cactus_kernels::{
     Activations, Attention, BLOCK_TOKENS, DeltaRows, Epilogue, Exec, GatedDelta, Kernels, KvDType, KvLayout, KvRun,
@@ -272,7 +271,7 @@ fn conv(exec: Exec<'_>, channels: usize, [taps, stride]: [usize; 2], calls: usiz
     let w = along_time(taps, stride);
     let x = values(CHANNELS * FRAMES * stride);
     let weight = values(CHANNELS * channels * taps);
-    let mut scratch = vec![0.0; conv_scratch_bytes(&w, channels) / 4];
+    let mut scratch = vec![0.0; exec.conv_scratch_elems(&w, channels)];
     let mut out = vec![0.0; CHANNELS * FRAMES];
     for _ in 0..calls {
         exec.conv(&w, &x, &weight, Epilogue::default(), groups, &mut scratch, &mut out);

@@ -47,11 +47,15 @@ pub enum UnaryOp {
     GeluTanh,
     /// `ln(1 + e^x)`
     Softplus,
+    /// `min(max(x + 3, 0), 6) / 6`
+    HardSigmoid,
+    /// `x * hard_sigmoid(x)`
+    HardSwish,
 }
 
 impl UnaryOp {
     /// All functions.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Neg,
         Self::Abs,
         Self::Exp,
@@ -68,6 +72,8 @@ impl UnaryOp {
         Self::GeluErf,
         Self::GeluTanh,
         Self::Softplus,
+        Self::HardSigmoid,
+        Self::HardSwish,
     ];
 }
 
@@ -193,8 +199,17 @@ maps! {
     Relu = |s, x| s.max(s.zero(), x);
     Silu = |s, x| math::silu(s, x);
     Softplus = |s, x| math::softplus(s, x);
+    HardSigmoid = |s, x| hard_sigmoid(s, x);
+    HardSwish = |s, x| s.mul(x, hard_sigmoid(s, x));
     GeluErf = |s, x| math::gelu_erf(s, x);
     GeluTanh = |s, x| math::gelu_tanh(s, x);
+}
+
+/// What is no number stays so: the operand of which that is said to be one is the second.
+#[inline(always)]
+fn hard_sigmoid<S: Simd>(s: S, x: S::F) -> S::F {
+    let above = s.max(s.zero(), s.add(x, s.splat(3.0)));
+    s.mul(s.min(s.splat(6.0), above), s.splat(1.0 / 6.0))
 }
 
 zips! {
@@ -377,8 +392,55 @@ impl UnaryOp {
     }
 }
 
+/// Stretches of one length, as far apart as the rows of a matrix.
+pub(crate) struct Stretches<'a> {
+    memory: &'a SharedMut<'a, f32>,
+    first: usize,
+    len: usize,
+    count: usize,
+    stride: usize,
+}
+
+impl<'a> Stretches<'a> {
+    /// `count` stretches of `len` elements, the first at `first`, each `stride` behind the last.
+    ///
+    /// # Safety
+    /// Nobody else may read or write those elements while functions are applied to them.
+    pub(crate) unsafe fn new(
+        memory: &'a SharedMut<'a, f32>,
+        first: usize,
+        len: usize,
+        count: usize,
+        stride: usize,
+    ) -> Self {
+        Self {
+            memory,
+            first,
+            len,
+            count,
+            stride,
+        }
+    }
+
+    #[inline(always)]
+    fn each(&self) -> impl Iterator<Item = &'a mut [f32]> {
+        (0..self.count).map(|i| {
+            let start = self.first + i * self.stride;
+            // SAFETY: ours by the contract of `new`, and one after the other.
+            unsafe { self.memory.piece(start..start + self.len) }
+        })
+    }
+}
+
 /// `x[i] = op(x[i])` on this thread.
 pub(crate) fn unary_piece(kernels: &Kernels, op: UnaryOp, x: &mut [f32]) {
+    let x = SharedMut::new(x);
+    // SAFETY: the slice is ours.
+    unary_stretches(kernels, op, &unsafe { Stretches::new(&x, 0, x.len(), 1, 0) });
+}
+
+/// As [`unary_piece`] for all of the stretches.
+pub(crate) fn unary_stretches(kernels: &Kernels, op: UnaryOp, x: &Stretches<'_>) {
     match op {
         UnaryOp::Neg => unary_as::<Neg>(kernels, x),
         UnaryOp::Abs => unary_as::<Abs>(kernels, x),
@@ -396,6 +458,8 @@ pub(crate) fn unary_piece(kernels: &Kernels, op: UnaryOp, x: &mut [f32]) {
         UnaryOp::Softplus => unary_as::<Softplus>(kernels, x),
         UnaryOp::GeluErf => unary_as::<GeluErf>(kernels, x),
         UnaryOp::GeluTanh => unary_as::<GeluTanh>(kernels, x),
+        UnaryOp::HardSigmoid => unary_as::<HardSigmoid>(kernels, x),
+        UnaryOp::HardSwish => unary_as::<HardSwish>(kernels, x),
     }
 }
 
@@ -431,13 +495,13 @@ pub(crate) fn keep_within<S: Simd>(s: S, [least, most]: [f32; 2], x: &mut [f32])
     }
 }
 
-fn unary_as<M: Map>(kernels: &Kernels, x: &mut [f32]) {
+fn unary_as<M: Map>(kernels: &Kernels, x: &Stretches<'_>) {
     let map = PhantomData;
     kernels.run(Unary::<M> { x, map });
 }
 
-fn unary_scalar(f: fn(f32) -> f32, x: &mut [f32]) {
-    for x in x {
+fn unary_scalar(f: fn(f32) -> f32, x: &Stretches<'_>) {
+    for x in x.each().flatten() {
         *x = f(*x);
     }
 }
@@ -463,7 +527,7 @@ fn binary_as<Z: Zip>(kernels: &Kernels, a: &[f32], b: &[f32], out: &mut [f32]) {
 }
 
 struct Unary<'a, M> {
-    x: &'a mut [f32],
+    x: &'a Stretches<'a>,
     map: PhantomData<M>,
 }
 
@@ -472,12 +536,14 @@ impl<M: Map> Op for Unary<'_, M> {
 
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
-        let (chunks, tail) = self.x.as_chunks_mut::<16>();
-        for x in chunks {
-            s.store(M::map(s, s.load(x)), x);
-        }
-        if !tail.is_empty() {
-            s.store_partial(M::map(s, s.load_partial(tail)), tail);
+        for x in self.x.each() {
+            let (chunks, tail) = x.as_chunks_mut::<16>();
+            for x in chunks {
+                s.store(M::map(s, s.load(x)), x);
+            }
+            if !tail.is_empty() {
+                s.store_partial(M::map(s, s.load_partial(tail)), tail);
+            }
         }
     }
 }

@@ -4,9 +4,9 @@ mod support;
 
 use cactus_base::Step;
 use cactus_kernels::dense::{
-    DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, conv_scratch_bytes, has_whole_groups,
+    DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, broadcast_strides, has_whole_groups,
 };
-use cactus_kernels::{Epilogue, Exec, Kernels, QuantizedRows, Tier, UnaryOp};
+use cactus_kernels::{BinaryOp, Epilogue, Exec, Kernels, QuantizedRows, Tier, UnaryOp};
 use cactus_quant::{Packed, Packing, pack};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
 
@@ -30,7 +30,7 @@ fn window(axes: [Axis; 3]) -> Window {
     }
 }
 
-const WINDOWS: [[Axis; 3]; 12] = [
+const WINDOWS: [[Axis; 3]; 14] = [
     // One axis; its own stride, and one larger than its taps.
     [NO_AXIS, NO_AXIS, [41, 3, 1, 1, 1, 1]],
     [NO_AXIS, NO_AXIS, [60, 3, 2, 1, 1, 1]],
@@ -46,6 +46,9 @@ const WINDOWS: [[Axis; 3]; 12] = [
     [NO_AXIS, [9, 1, 2, 0, 0, 1], [13, 1, 2, 0, 0, 1]],
     // Rows of several lines at once.
     [NO_AXIS, [5, 5, 1, 2, 2, 1], [150, 5, 2, 2, 2, 1]],
+    // Windows enough for each thread to have stripes of its own.
+    [NO_AXIS, [25, 1, 1, 0, 0, 1], [51, 1, 1, 0, 0, 1]],
+    [NO_AXIS, [22, 3, 1, 1, 1, 1], [50, 3, 1, 1, 1, 1]],
     // Three.
     [[4, 2, 1, 0, 1, 1], [5, 3, 2, 1, 1, 1], [6, 3, 1, 1, 1, 1]],
 ];
@@ -87,7 +90,7 @@ fn conv_matches_definition() {
                 ..Epilogue::default()
             };
             let found = same_everywhere(&format!("conv {axes:?} {groups}"), |exec| {
-                let mut scratch = vec![f32::NAN; conv_scratch_bytes(&w, channels) / 4];
+                let mut scratch = vec![f32::NAN; exec.conv_scratch_elems(&w, channels)];
                 let mut out = vec![f32::NAN; groups * filters * reads.len()];
                 exec.conv(&w, &x, &weight, epilogue, groups, &mut scratch, &mut out);
                 out
@@ -253,9 +256,9 @@ fn conv_scratch_of_absurd_windows_saturates() {
             before: [far; 3],
             dilation: [dilation; 3],
         };
-        assert_eq!(conv_scratch_bytes(&w, 3), usize::MAX, "{w:?}");
         let packed = pack(Packing::Int8G32, 1, 32 * 27, &[0.0; 32 * 27]).unwrap();
-        same_everywhere("scratch of integers", |exec| {
+        same_everywhere("scratch", |exec| {
+            assert_eq!(exec.conv_scratch_elems(&w, 3), usize::MAX, "{w:?}");
             let elems = exec.conv_integers_scratch_elems(&w, &packed.view());
             assert_eq!(elems, usize::MAX, "{w:?}");
             Vec::new()
@@ -523,5 +526,39 @@ fn attend_texts_gives_each_text_the_bits_that_it_has_alone() {
         });
         let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&together), bits(&alone), "{kind:?} of {lengths:?}");
+    }
+}
+
+#[test]
+fn broadcast_binary_matches_definition() {
+    // A factor for each channel on either side, rows against columns, short lines and a scalar.
+    let cases: [[&[usize]; 3]; 5] = [
+        [&[2, 96, 7, 7], &[2, 96, 7, 7], &[2, 96, 1, 1]],
+        [&[1, 200, 300], &[1, 200, 1], &[1, 200, 300]],
+        [&[60, 70], &[60, 1], &[1, 70]],
+        [&[40, 30, 3], &[40, 30, 3], &[40, 1, 3]],
+        [&[5, 9], &[5, 9], &[1, 1]],
+    ];
+    for [shape, a_shape, b_shape] in cases {
+        let [a, b] = [a_shape, b_shape].map(|s| Random::new(s.len() as u64).floats(s.iter().product(), 1.0));
+        let [a_steps, b_steps] = [a_shape, b_shape].map(|s| broadcast_strides(s, shape));
+        let len: usize = shape.iter().product();
+        let found = same_everywhere(&format!("broadcast {shape:?} {b_shape:?}"), |exec| {
+            let mut out = vec![f32::NAN; len];
+            exec.binary_broadcast(BinaryOp::Sub, shape, (&a, &a_steps), (&b, &b_steps), &mut out);
+            out
+        });
+        let exact: Vec<f32> = (0..len)
+            .map(|i| {
+                let (mut rest, mut at) = (i, [0, 0]);
+                for axis in (0..shape.len()).rev() {
+                    at[0] += rest % shape[axis] * a_steps[axis];
+                    at[1] += rest % shape[axis] * b_steps[axis];
+                    rest /= shape[axis];
+                }
+                a[at[0]] - b[at[1]]
+            })
+            .collect();
+        assert_same_bits(&format!("broadcast {shape:?} {b_shape:?}"), &found, &exact);
     }
 }

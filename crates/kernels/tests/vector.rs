@@ -281,6 +281,8 @@ fn exact_unary(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::GeluErf => activate(Activation::GeluErf, x),
         UnaryOp::GeluTanh => activate(Activation::GeluTanh, x),
         UnaryOp::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
+        UnaryOp::HardSigmoid => (x + 3.0).clamp(0.0, 6.0) / 6.0,
+        UnaryOp::HardSwish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
         other => unreachable!("{other:?}"),
     }
 }

@@ -1,10 +1,13 @@
-use crate::pattern::{binary, either, only_user, place_of, plus_scalar, result, scalar, times_scalar};
+//! Functions of one operand that are written out become one operation each. What they are computed with is left to the runtime.
+
+use crate::pattern::{binary, either, only_user, place_of, plus_scalar, result, scalar, times_scalar, unary};
 use crate::{Pass, Report, Result};
 use cactus_ir::{BinaryFn, Graph, NodeId, Op, UnaryFn, ValueId};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
-/// Finds GELU (Hendrycks and Gimpel 2016) written out: `x/2 * (1 + erf(x/√2))` and its approximation
-/// `x/2 * (1 + tanh(√(2/π) * (x + 0.044715 x³)))`.
+/// Finds functions that are written out: GELU (Hendrycks and Gimpel 2016), `x/2 * (1 + erf(x/√2))` and its approximation
+/// `x/2 * (1 + tanh(√(2/π) * (x + 0.044715 x³)))`, and what stands for the logistic function and SiLU in MobileNetV3 (Howard et al. 2019),
+/// `min(max(x + 3, 0), 6) / 6` and `x` times that.
 #[derive(Debug)]
 pub(crate) struct FuseActivation;
 
@@ -24,9 +27,51 @@ impl Pass for FuseActivation {
             graph.replace(root, Op::Unary { f }, &[x])?;
             report.fired(self.name(), &path, "gelu");
         }
+        for id in graph.order().to_vec() {
+            if let Some((f, x)) = hard(graph, result(graph, id)) {
+                let path = place_of(graph, id);
+                graph.replace(id, Op::Unary { f }, &[x])?;
+                report.fired(
+                    self.name(),
+                    &path,
+                    if f == UnaryFn::HardSwish {
+                        "hard_swish"
+                    } else {
+                        "hard_sigmoid"
+                    },
+                );
+            }
+        }
         graph.remove_dead();
         Ok(())
     }
+}
+
+/// The function and its `x`, where `v` is hard sigmoid or hard swish of it, whatever is divided by six.
+fn hard(g: &Graph, v: ValueId) -> Option<(UnaryFn, ValueId)> {
+    let same = |x: &ValueId| g.ty(*x) == g.ty(v);
+    let sixth = |v| times_scalar(g, v).filter(|(_, c)| is(*c, 1.0 / 6.0)).map(|(of, _)| of);
+    let by = |v, inner: &dyn Fn(ValueId) -> Option<ValueId>| {
+        either(g, v, BinaryFn::Mul, |x, y| inner(y).filter(|&of| of == x))
+    };
+    let sigmoid = |v| {
+        sixth(v)
+            .and_then(|v| shifted_within_six(g, v))
+            .or_else(|| unary(g, v, UnaryFn::HardSigmoid))
+    };
+    let swish = by(v, &sigmoid).or_else(|| by(sixth(v)?, &|v| shifted_within_six(g, v)));
+    if let Some(x) = swish.filter(same) {
+        return Some((UnaryFn::HardSwish, x));
+    }
+    let x = shifted_within_six(g, sixth(v)?).filter(same)?;
+    Some((UnaryFn::HardSigmoid, x))
+}
+
+/// `x`, where `v` is `min(max(x + 3, 0), 6)`.
+fn shifted_within_six(g: &Graph, v: ValueId) -> Option<ValueId> {
+    let with = |v, f, c| either(g, v, f, |x, y| (scalar(g, y) == Some(c)).then_some(x));
+    let shifted = with(with(v, BinaryFn::Min, 6.0)?, BinaryFn::Max, 0.0)?;
+    plus_scalar(g, shifted).filter(|(_, c)| *c == 3.0).map(|(x, _)| x)
 }
 
 /// Constants are written with anything from six digits up.

@@ -117,6 +117,31 @@ fn fuse_activation_finds_both_gelus() {
 }
 
 #[test]
+fn fuse_activation_finds_hard_functions_however_they_are_divided() {
+    let g = graph(|b| {
+        let within_six = |b: &mut GraphBuilder, x: ValueId| {
+            let shifted = binary(b, BinaryFn::Add, x, 3.0)?;
+            let above = binary(b, BinaryFn::Max, shifted, 0.0)?;
+            binary(b, BinaryFn::Min, above, 6.0)
+        };
+        let x = input(b, "x", "batch seq 4");
+        // hard_swish as MobileNetV3 has it, and divided at last.
+        let share = within_six(b, x)?;
+        let share = b.scale(share, 1.0 / 6.0)?;
+        let x = b.mul(x, share)?;
+        let share = within_six(b, x)?;
+        let y = b.mul(share, x)?;
+        let x = binary(b, BinaryFn::Div, y, 6.0)?;
+        // hard_sigmoid, and what is neither.
+        let share = within_six(b, x)?;
+        let x = binary(b, BinaryFn::Div, share, 6.0)?;
+        let share = within_six(b, x)?;
+        b.scale(share, 0.25)
+    });
+    check("fuse_activation", "hard", &g);
+}
+
+#[test]
 fn fuse_layer_norm_with_and_without_bias() {
     let norm = |b: &mut GraphBuilder, x: ValueId, name: &str, bias: bool| {
         let mean = b.reduce_last(ReduceFn::Mean, x)?;

@@ -31,12 +31,18 @@ fn number(f: UnaryFn, x: f64) -> Option<f64> {
         UnaryFn::GeluErf => activation(Activation::GeluErf, x)?,
         UnaryFn::GeluTanh => activation(Activation::GeluTanh, x)?,
         UnaryFn::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
+        UnaryFn::HardSigmoid => hard_sigmoid(x),
+        UnaryFn::HardSwish => x * hard_sigmoid(x),
         _ => return None,
     })
 }
 
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
+}
+
+fn hard_sigmoid(x: f64) -> f64 {
+    (x + 3.0).clamp(0.0, 6.0) / 6.0
 }
 
 /// The activation at `x`; `None` for one that is unknown here.

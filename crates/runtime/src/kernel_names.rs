@@ -44,6 +44,8 @@ pub(crate) fn unary(f: UnaryFn) -> Option<kernels::UnaryOp> {
         UnaryFn::Relu => kernels::UnaryOp::Relu,
         UnaryFn::Silu => kernels::UnaryOp::Silu,
         UnaryFn::Softplus => kernels::UnaryOp::Softplus,
+        UnaryFn::HardSigmoid => kernels::UnaryOp::HardSigmoid,
+        UnaryFn::HardSwish => kernels::UnaryOp::HardSwish,
         UnaryFn::GeluErf => kernels::UnaryOp::GeluErf,
         UnaryFn::GeluTanh => kernels::UnaryOp::GeluTanh,
         _ => return None,

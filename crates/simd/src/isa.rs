@@ -35,6 +35,9 @@ pub enum Tier {
     Avx512Vnni,
 }
 
+/// Whether code for any CPU is compiled. A small library (`scripts/small.toml`) leaves it out where every CPU of the target has more.
+const HAS_SCALAR: bool = !cfg!(all(cactus_no_scalar, target_arch = "aarch64", target_feature = "neon"));
+
 impl Tier {
     /// Every tier of every architecture; those of one from the lowest to the highest.
     pub const ALL: [Self; 10] = [
@@ -117,7 +120,7 @@ impl Isa {
     #[must_use]
     pub fn for_tier(tier: Tier) -> Option<Self> {
         match tier {
-            Tier::Scalar => Some(Self::Scalar(Scalar)),
+            Tier::Scalar => HAS_SCALAR.then_some(Self::Scalar(Scalar)),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Simd128::TIER => Simd128::detect().map(Self::Simd128),
             #[cfg(target_arch = "aarch64")]
@@ -179,6 +182,9 @@ impl Isa {
     #[inline]
     pub fn dispatch<O: Op>(self, op: O) -> O::Output {
         match self {
+            #[cfg(all(cactus_no_scalar, target_arch = "aarch64", target_feature = "neon"))]
+            Self::Scalar(_) => Neon::of_target().vectorize(op),
+            #[cfg(not(all(cactus_no_scalar, target_arch = "aarch64", target_feature = "neon")))]
             Self::Scalar(token) => token.vectorize(op),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Self::Simd128(token) => token.vectorize(op),

@@ -30,6 +30,8 @@ pub enum ErrorKind {
     UnsupportedSchema,
     /// A schema or grammar exceeded a limit on size, nesting or work.
     GrammarLimit,
+    /// This build has no constraints (the feature `forms`).
+    NotInBuild,
     /// A constraint was given a token that it does not allow, or more to undo than there was.
     ConstraintMisuse,
 }

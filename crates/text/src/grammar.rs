@@ -12,23 +12,39 @@
 //!   else's: the library recurses.
 //! - Regular expressions in schemas mean what ECMA-262 says, dates know leap years (`pattern`, `formats`).
 //!
+//! Without the feature `forms` there is no library, no constraint is ever made, and whatever asks for one is refused.
+//!
 //! What it does not promise: properties come in the order of the schema, an object with free keys may repeat one, and an output
 //! that is cut off for length is of course not whole.
 
+#[cfg(not(feature = "forms"))]
+mod absent;
+#[cfg(feature = "forms")]
 mod compiler;
+#[cfg(feature = "forms")]
 mod constraint;
+#[cfg(feature = "forms")]
 mod formats;
+#[cfg(feature = "forms")]
 mod locate;
+#[cfg(feature = "forms")]
 mod pattern;
+#[cfg(feature = "forms")]
 mod schema;
+#[cfg(feature = "forms")]
 mod vocabulary;
 
 use serde_json::Value;
 
+#[cfg(not(feature = "forms"))]
+pub use absent::{Constraint, GrammarCompiler};
+#[cfg(feature = "forms")]
 pub(crate) use compiler::quoted;
+#[cfg(feature = "forms")]
 pub use compiler::{GrammarCompiler, GrammarLimits};
+#[cfg(feature = "forms")]
 pub use constraint::Constraint;
-pub use formats::number_bounds;
+#[cfg(feature = "forms")]
 pub(crate) use schema::relax;
 
 /// What a text has to follow.
@@ -147,4 +163,21 @@ pub struct NamedSchema {
     pub pointer: String,
     /// Where white space may stand.
     pub spacing: Spacing,
+}
+
+/// The bounds that a format of numbers sets, as OpenAPI has them. Those of 64 bits end where doubles are exact.
+#[must_use]
+pub fn number_bounds(format: &str) -> Option<(i64, i64)> {
+    const EXACT: i64 = 1 << 53;
+    Some(match format {
+        "int8" => (-(1 << 7), (1 << 7) - 1),
+        "int16" => (-(1 << 15), (1 << 15) - 1),
+        "int32" => (-(1 << 31), (1 << 31) - 1),
+        "int64" => (-EXACT, EXACT),
+        "uint8" => (0, (1 << 8) - 1),
+        "uint16" => (0, (1 << 16) - 1),
+        "uint32" => (0, (1 << 32) - 1),
+        "uint64" => (0, EXACT),
+        _ => return None,
+    })
 }

@@ -12,6 +12,7 @@
 
 mod choose;
 mod format;
+#[cfg(feature = "forms")]
 mod grammar;
 mod message;
 mod parser;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub use choose::{in_words, most_relevant};
 pub use format::CallFormat;
+#[cfg(feature = "forms")]
 pub use grammar::{ToolGrammar, ToolOptions, compilable, grammar};
 pub use message::prepare_messages;
 pub use parser::{Delta, Message, OutputParser, ParserOptions, Piece};

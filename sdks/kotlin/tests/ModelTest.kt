@@ -214,16 +214,24 @@ class ModelTest {
     @Test
     fun a_reader_that_is_cancelled_while_its_event_is_on_the_way_cancels_the_request() = inTime {
         Model.load(bundle("chat")) { contextTokens = 4096; threads = 1 }.use { model ->
-            // An event that is there already is given out without waiting: such a round says nothing.
             var waited = 0
-            repeat(20) {
-                model.start(endless(4000)).use { active ->
+            repeat(20) { round ->
+                // The first event comes behind the whole prompt, which begins anew in each round: nobody has read a part of it before.
+                val asked = request {
+                    prompt("$round" + " Count the words of this.".repeat(40))
+                    maxTokens = 3000
+                    temperature = 0.0
+                    seed = 1
+                    set("ignore_eos", true)
+                }
+                model.start(asked).use { active ->
                     val reading = launch { active.next() }
                     yield()
-                    // The event comes while nobody may run on this thread.
-                    Thread.sleep(20)
+                    // The event comes while nobody may run on this thread, or, in some rounds, not even then.
+                    Thread.sleep(round.toLong())
                     reading.cancel()
                     reading.join()
+                    // An event that is there already is given out without waiting: such a round says nothing.
                     if (!reading.isCancelled) return@use
                     waited++
                     val events = active.events.toList()

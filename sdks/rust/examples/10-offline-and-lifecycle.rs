@@ -5,6 +5,7 @@
 
 use cactus::store::{Silent, Wanted, Watcher, bundle, hub};
 use cactus::{Event, GenerateOptions, LoadOptions, Model, Request, Scheduler, SchedulerLimits};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 
@@ -12,9 +13,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args()
         .nth(1)
         .ok_or("the name or folder of a model is missing")?;
-    // A name is looked for on this machine alone.
+    // A folder is a bundle here, and a name is looked for on this machine alone.
     let watcher: Rc<dyn Watcher> = Rc::new(Silent);
-    let path = match cactus_bundle::Bundle::is_bundle(name.as_ref()) {
+    let path = match Path::new(&name).is_dir() {
         true => name.into(),
         false => bundle(&hub(None, true, None)?, &name, &Wanted::default(), &watcher)?,
     };

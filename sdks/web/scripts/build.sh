@@ -34,7 +34,7 @@ module() {
         cd "$root"
         export CARGO_TARGET_DIR=$folder CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="${flags[*]} $*"
         cargo rustc --quiet --profile "$profile" --target wasm32-wasip1 -p cactus-ffi --lib \
-            --crate-type cdylib --no-default-features --features speech,pictures,search,graphs
+            --crate-type cdylib --no-default-features --features forms,speech,pictures,search,graphs
     )
     cp "$folder/wasm32-wasip1/$profile/cactus_ffi.wasm" "$name.new"
     (($# == 0)) || node scripts/fuse.mjs "$name.new"

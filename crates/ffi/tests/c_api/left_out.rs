@@ -36,6 +36,34 @@ fn text_is_there() {
     close(request);
 }
 
+#[cfg(not(feature = "forms"))]
+#[test]
+fn answers_follow_no_form() {
+    let model = Model::load();
+    let tool = json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    for more in [
+        json!({"schema": {"type": "object"}}),
+        json!({"regex": "[a-z]+"}),
+        json!({"grammar": "start: \"a\""}),
+        json!({"tools": [tool], "tool_choice": "required"}),
+    ] {
+        let mut request = json!({"messages": [{"role": "user", "content": "x"}]});
+        request
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        start(&model, &request.to_string(), None, null_mut()).unwrap_err();
+        is_left_out("forms");
+    }
+    // Tools may be offered: their calls are read, and follow what the model thinks is right.
+    let request =
+        json!({"messages": [{"role": "user", "content": "x"}], "tools": [tool], "options": {"max_tokens": 2}});
+    let request = start(&model, &request.to_string(), None, null_mut()).unwrap();
+    let notes = wait(request).unwrap()["notes"].to_string();
+    assert!(notes.contains("the feature `forms`"), "{notes}");
+    close(request);
+}
+
 #[cfg(not(feature = "speech"))]
 #[test]
 fn nobody_hears() {

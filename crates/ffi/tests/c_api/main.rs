@@ -18,7 +18,7 @@ mod left_out;
 mod live;
 #[cfg(feature = "cloud")]
 mod policy;
-#[cfg(all(feature = "pictures", feature = "speech"))]
+#[cfg(all(feature = "forms", feature = "pictures", feature = "speech"))]
 mod public;
 mod requests;
 mod sessions;

@@ -79,6 +79,7 @@ fn callback_polling_and_waiting_tell_the_same() {
     assert_eq!(wait(handle).unwrap_err().0, Code::Handle as i32);
 }
 
+#[cfg(feature = "forms")]
 #[test]
 fn schema_tools_prompt_and_tokens_are_followed() {
     let model = Model::load();
@@ -144,6 +145,7 @@ fn wrong_requests_name_the_field() {
         (r#"{"prompt": "x", "options": {"temprature": 1}}"#, "temprature"),
         (r#"{"prompt": "x", "options": []}"#, "`options`"),
         (r#"{"prompt": "x", "priority": "urgent"}"#, "priority"),
+        #[cfg(feature = "forms")]
         (r#"{"prompt": "x", "regex": "["}"#, "format"),
         (r#"{"prompt": "x", "regex": "a", "schema": {}}"#, "at most one"),
         (r#"{"tokens": [1, -1]}"#, "tokens[1]"),

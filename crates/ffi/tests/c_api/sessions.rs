@@ -104,6 +104,7 @@ fn defaults_that_no_request_could_have_are_refused_at_once() {
         (r#"{"messages": [{"role": "nobody", "content": ""}]}"#, "role"),
         (r#"{"messages": 3}"#, "`messages`"),
         (r#"{"schema": 3}"#, "`schema`"),
+        #[cfg(feature = "forms")]
         (r#"{"regex": "("}"#, ""),
         (r#"{"regex": "a", "schema": {}}"#, "at most one"),
         (r#"{"tools": [{}]}"#, "`tools[0]`"),
@@ -121,9 +122,11 @@ fn defaults_that_no_request_could_have_are_refused_at_once() {
         r#"{"messages": null, "options": null}"#,
         r#"{"tool_choice": "required"}"#,
         r#"{"continue_final": true}"#,
+        #[cfg(feature = "forms")]
         r#"{"messages": [{"role": "system", "content": "be brief"}], "regex": "[a-z]+"}"#,
         r#"{"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]}"#,
         r#"{"messages": [{"role": "user", "content": "one"}]}"#,
+        #[cfg(feature = "forms")]
         &format!(r#"{{"tools": [{tool}], "tool_choice": {{"function": {{"name": "f"}}}}}}"#),
     ] {
         let session = open(&model, defaults);

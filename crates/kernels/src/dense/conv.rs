@@ -1,8 +1,9 @@
 //! Convolutions, their transposes, and pools over up to three axes, planes of `[channels, places]`.
 
-use super::frame::{Frame, stripe_windows};
+use super::frame::Frame;
 use super::product::packed_bytes;
 use super::reduce::ReduceOp;
+use super::strips::Stripes;
 use crate::exec::{Exec, SharedMut};
 use crate::matmul::Epilogue;
 use crate::parts::{part_count, part_range};
@@ -156,23 +157,6 @@ impl Window {
     }
 }
 
-/// Bytes that a convolution of `channels` inputs for each group needs beside its output; as many as there are numbers where
-/// the padding is larger than any memory.
-#[must_use]
-pub fn conv_scratch_bytes(w: &Window, channels: usize) -> usize {
-    let k = channels * w.taps();
-    if w.outputs() == 0 || channels == 0 {
-        return 0;
-    }
-    let packed = packed_bytes(w.outputs().min(stripe_windows(k)), k);
-    let framed = if w.is_pointwise() {
-        0
-    } else {
-        Frame::of(w).elems(channels).saturating_mul(4)
-    };
-    packed.saturating_add(framed)
-}
-
 /// Elements that a transposed convolution needs beside its output: packed inputs and columns. In bytes.
 #[must_use]
 pub fn conv_transpose_scratch_bytes(w: &Window, inputs: usize, outputs: usize) -> usize {
@@ -180,6 +164,22 @@ pub fn conv_transpose_scratch_bytes(w: &Window, inputs: usize, outputs: usize) -
 }
 
 impl Exec<'_> {
+    /// Elements that [`Exec::conv`] with `channels` inputs for each group needs beside its output; as many as there are numbers where the padding is
+    /// larger than any memory.
+    #[must_use]
+    pub fn conv_scratch_elems(&self, w: &Window, channels: usize) -> usize {
+        if w.outputs() == 0 || channels == 0 {
+            return 0;
+        }
+        let stripes = Stripes::of(w.outputs(), channels * w.taps(), self.step.width());
+        let framed = if w.is_pointwise() {
+            0
+        } else {
+            Frame::of(w).elems(channels)
+        };
+        stripes.elems().saturating_add(framed)
+    }
+
     /// One sample: `out [outputs, out…]` from `x [inputs, size…]` and `weight [outputs, inputs / groups, kernel…]`, with bias and
     /// activation of the epilogue.
     ///
@@ -217,8 +217,8 @@ impl Exec<'_> {
             return;
         }
         let k = channels * taps;
-        let stripe = stripe_windows(k);
-        let (packed, framed) = scratch.split_at_mut(packed_bytes(outputs.min(stripe), k) / 4);
+        let stripes = Stripes::of(outputs, k, self.step.width());
+        let (packed, framed) = scratch.split_at_mut(stripes.elems());
         let frame = Frame::of(w);
         for g in 0..groups {
             let x = &x[g * channels * plane..(g + 1) * channels * plane];
@@ -236,24 +236,20 @@ impl Exec<'_> {
                 activation,
                 ..Epilogue::default()
             };
-            // What a stripe packs is multiplied while it is in the cache.
-            for first in (0..outputs).step_by(stripe) {
-                let count = stripe.min(outputs - first);
-                let packed = &mut packed[..packed_bytes(count, k) / 4];
+            let out = SharedMut::new(out);
+            // What a stripe packs is multiplied while it is in the cache, of the same core where there are windows enough.
+            self.for_stripes(&stripes, packed, |exec, windows, packed| {
+                let (first, count) = (windows.start, windows.len());
                 if w.is_pointwise() {
-                    self.pack_columns(&x[first..], count, k, plane, packed);
+                    exec.pack_columns(&x[first..], count, k, plane, packed);
                 } else {
-                    self.pack_windows(w, &frame, framed, first, count, packed);
+                    exec.pack_windows(w, &frame, framed, first, count, packed);
                 }
-                self.product_strided(
-                    weight,
-                    packed,
-                    [filters, k, count],
-                    epilogue,
-                    &mut out[first..],
-                    outputs,
-                );
-            }
+                // SAFETY: stripes have disjoint windows.
+                unsafe {
+                    exec.product_columns(weight, packed, [filters, k, count], epilogue, (&out, first, outputs));
+                }
+            });
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::conv::Window;
 use super::strips::{STRIP, quantized_elems};
-use super::turn::{Planes, Turn, row_stride};
+use super::turn::{Places, Planes, Turn, row_stride};
 use crate::exec::{Exec, SharedMut};
 use crate::matmul::{Activations, Epilogue, QuantizedRows};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
@@ -71,11 +71,32 @@ impl Exec<'_> {
     ) {
         let (n, windows, k, filters) = (rows.len(), w.outputs(), weight.k(), weight.n());
         let each = k / w.taps() * w.places();
-        let (gathered, rest) = scratch.split_at_mut(n * k);
-        for (row, gathered) in rows.clone().zip(gathered.chunks_exact_mut(k)) {
-            let x = &x[row / windows * each..][..each];
-            w.gather(Window::split(row % windows, w.out), x, gathered);
-        }
+        let (memory, rest) = scratch.split_at_mut(n * k);
+        let gathered = if w.is_pointwise() && windows == 1 {
+            // A sample is a row.
+            &x[rows.start * k..rows.end * k]
+        } else if w.is_pointwise() {
+            let mut done = 0;
+            while done < n {
+                let (sample, window) = ((rows.start + done) / windows, (rows.start + done) % windows);
+                let run = (windows - window).min(n - done);
+                self.kernels.run(Places {
+                    x: &x[sample * each..][..each],
+                    plane: windows,
+                    first: window,
+                    rows: &mut memory[done * k..(done + run) * k],
+                    channels: k,
+                });
+                done += run;
+            }
+            &*memory
+        } else {
+            for (row, gathered) in rows.clone().zip(memory.chunks_exact_mut(k)) {
+                let x = &x[row / windows * each..][..each];
+                w.gather(Window::split(row % windows, w.out), x, gathered);
+            }
+            &*memory
+        };
         let (integers, rest) = rest.split_at_mut(quantized_elems(weight, n));
         let activations = match weight.packing() {
             Packing::Int8G32 => {

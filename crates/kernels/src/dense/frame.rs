@@ -12,16 +12,6 @@ use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
-/// Bytes that a stripe packs at most, if that is enough for some blocks: a part of the L2 cache.
-const STRIPE_BYTES: usize = 768 << 10;
-/// Windows of a stripe are a multiple of this: what a tile of a product takes, for two threads.
-const STRIPE_STEP: usize = 8 * BLOCK_ROWS;
-
-/// Windows that are packed at once, of `k` inputs each.
-pub(super) fn stripe_windows(k: usize) -> usize {
-    (STRIPE_BYTES / (4 * STRIPE_STEP * k.max(1))).max(1) * STRIPE_STEP
-}
-
 /// The layout of a framed input, `[channels, z, y, phase, x]`, with a line of slack before and after.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {

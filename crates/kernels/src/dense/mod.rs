@@ -29,7 +29,7 @@ mod tiles;
 mod turn;
 
 pub use attention::{DenseAttention, ScoreBias, ScoreOperands};
-pub use conv::{Window, conv_scratch_bytes, conv_transpose_scratch_bytes};
+pub use conv::{Window, conv_transpose_scratch_bytes};
 pub use conv_integers::has_whole_groups;
 pub use conv_rows::FEW_WINDOWS;
 pub use index::{arg_extreme, arg_sort, cum_sum, gather, scatter, take};

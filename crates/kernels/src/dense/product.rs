@@ -1,6 +1,6 @@
 //! Products of two activations: the right one is packed as a weight would be.
 
-use crate::exec::{Exec, SharedMut, check_strided};
+use crate::exec::{Exec, SharedMut};
 use crate::matmul::{Activations, Epilogue};
 use crate::parts::{part_count, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedLayout, PackedView, Packing};
@@ -19,8 +19,15 @@ impl Exec<'_> {
     pub fn pack_columns(&self, b: &[f32], n: usize, k: usize, stride: usize, packed: &mut [f32]) {
         self.pack_blocks(n, k, packed, &|first, count, block| {
             for (i, line) in block.as_chunks_mut::<BLOCK_ROWS>().0.iter_mut().enumerate() {
-                line[..count].copy_from_slice(&b[i * stride + first..][..count]);
-                line[count..].fill(0.0);
+                let from = &b[i * stride + first..];
+                match from.first_chunk() {
+                    // A call for a line would take longer than copying it.
+                    Some(whole) if count == BLOCK_ROWS => *line = *whole,
+                    _ => {
+                        line[..count].copy_from_slice(&from[..count]);
+                        line[count..].fill(0.0);
+                    }
+                }
             }
         });
     }
@@ -77,31 +84,34 @@ impl Exec<'_> {
             accumulate,
             ..Epilogue::default()
         };
-        self.product_strided(a, packed, [m, k, n], epilogue, out, n);
+        if k == 0 {
+            if !accumulate {
+                out.fill(0.0);
+            }
+            return;
+        }
+        // SAFETY: the output is ours.
+        unsafe { self.product_columns(a, packed, [m, k, n], epilogue, (&SharedMut::new(out), 0, n)) };
     }
 
-    /// As [`Exec::product`] with an epilogue without bias, the rows of `out` `stride` apart.
-    pub(super) fn product_strided(
+    /// As [`Exec::product`] with an epilogue without bias of columns, for the columns from `first` on of rows of `out` that are `stride` apart.
+    ///
+    /// # Safety
+    /// Nobody else may read or write those columns at the same time.
+    pub(super) unsafe fn product_columns(
         &self,
         a: &[f32],
         packed: &[f32],
         [m, k, n]: [usize; 3],
         epilogue: Epilogue<'_>,
-        out: &mut [f32],
-        stride: usize,
+        out: (&SharedMut<'_, f32>, usize, usize),
     ) {
-        check_strided("product", out.len(), m, stride, n);
         if m == 0 || n == 0 {
             return;
         }
-        if k == 0 {
-            if !epilogue.accumulate {
-                out.chunks_mut(stride).for_each(|row| row[..n].fill(0.0));
-            }
-            return;
-        }
         match PackedView::new(Packing::F32N16, n, k, &[], bytemuck::cast_slice(packed)) {
-            Ok(w) => self.linear_strided(&w, Activations::F32(a), m, epilogue, out, stride),
+            // SAFETY: this function's contract.
+            Ok(w) => unsafe { self.linear_columns(&w, &Activations::F32(a), m, epilogue, out) },
             Err(e) => panic!("product: {e}"),
         }
     }

@@ -1,6 +1,6 @@
 //! Walking over elements by shape and strides.
 
-use crate::elementwise::BinaryOp;
+use crate::elementwise::{BinaryOp, binary_piece};
 use crate::exec::{Exec, SharedMut};
 use crate::parts::{part_count, part_range};
 use smallvec::{SmallVec, smallvec};
@@ -252,17 +252,26 @@ impl Exec<'_> {
             let f = scalar(op);
             return map2(&shape, (a.0, &steps[0]), (b.0, &steps[1]), out, f);
         }
-        let mut repeated = Vec::new();
-        for_lines(&shape, &steps, 0..lines_of(&shape), |line, at| {
-            let to = &mut out[line * n..(line + 1) * n];
-            let second = &b.0[at[1]..][..if step[1] == 0 { 1 } else { n }];
-            if step[0] == 0 && n > 1 {
-                repeated.clear();
-                repeated.resize(n, a.0[at[0]]);
-                self.binary(op, &repeated, second, to);
-            } else {
-                self.binary(op, &a.0[at[0]..][..n], second, to);
-            }
+        let lines = lines_of(&shape);
+        if lines == 1 && step[0] == 1 {
+            return self.binary(op, &a.0[..n], &b.0[..if step[1] == 0 { 1 } else { n }], out);
+        }
+        let parts = part_count(self.step.width(), lines, n / 8 + 1);
+        let (kernels, out) = (self.kernels, SharedMut::new(out));
+        self.step.run(parts, &|part| {
+            let mut repeated = Vec::new();
+            for_lines(&shape, &steps, part_range(lines, parts, part), |line, at| {
+                // SAFETY: lines are disjoint, and each is of one part.
+                let to = unsafe { out.piece(line * n..(line + 1) * n) };
+                let second = &b.0[at[1]..][..if step[1] == 0 { 1 } else { n }];
+                if step[0] == 0 && n > 1 {
+                    repeated.clear();
+                    repeated.resize(n, a.0[at[0]]);
+                    binary_piece(kernels, op, &repeated, second, to);
+                } else {
+                    binary_piece(kernels, op, &a.0[at[0]..][..n], second, to);
+                }
+            });
         });
     }
 }

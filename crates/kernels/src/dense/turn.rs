@@ -1,4 +1,4 @@
-//! Rows that have the results of a window each become planes that have those of a filter each.
+//! Rows that have the results of a window each become planes that have those of a filter each, and planes of places rows.
 
 use crate::exec::SharedMut;
 use cactus_quant::BLOCK_ROWS;
@@ -82,6 +82,47 @@ impl Op for Turn<'_, '_> {
             for window in window..n {
                 for (i, v) in at(window)[..own].iter().enumerate() {
                     self.planes.at(block + i, window..window + 1)[0] = *v;
+                }
+            }
+        }
+    }
+}
+
+/// Makes rows that have the channels of a place each of planes that have the places of a channel each.
+pub(super) struct Places<'a> {
+    pub(super) x: &'a [f32],
+    /// Places of a plane, and the one that the first row is of.
+    pub(super) plane: usize,
+    pub(super) first: usize,
+    pub(super) rows: &'a mut [f32],
+    pub(super) channels: usize,
+}
+
+impl Op for Places<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        for (block, rows) in self.rows.chunks_mut(BLOCK_ROWS * self.channels).enumerate() {
+            let place = self.first + block * BLOCK_ROWS;
+            let n = rows.len() / self.channels;
+            for first in (0..self.channels).step_by(BLOCK_ROWS) {
+                let own = BLOCK_ROWS.min(self.channels - first);
+                let mut v = [s.zero(); BLOCK_ROWS];
+                for (i, v) in v[..own].iter_mut().enumerate() {
+                    let x = &self.x[(first + i) * self.plane + place..][..n];
+                    *v = match x.first_chunk() {
+                        Some(x) => s.load(x),
+                        None => s.load_partial(x),
+                    };
+                }
+                let columns = s.transpose(v);
+                for (i, row) in rows.chunks_exact_mut(self.channels).enumerate() {
+                    let to = &mut row[first..first + own];
+                    match to.first_chunk_mut() {
+                        Some(to) => s.store(columns[i], to),
+                        None => s.store_partial(columns[i], to),
+                    }
                 }
             }
         }

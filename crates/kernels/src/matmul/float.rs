@@ -5,6 +5,7 @@ use crate::exec::Exec;
 use crate::parts::{block_parts, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use cactus_simd::{Op, Simd};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Interleaved sums of one output: input `i` belongs to sum `i % CHAINS`.
@@ -240,18 +241,25 @@ impl<E: Element> FloatOp<'_, '_, E> {
             lines.as_ptr()
         });
         let x: [*const f32; R] = std::array::from_fn(|r| self.row(row + r).as_ptr());
-        let mut chains: [Tile<S, R, B>; CHAINS] = [[[s.zero(); B]; R]; CHAINS];
+        // Zeros in memory would take as long as the products of some inputs.
+        let mut chains = [const { MaybeUninit::<Tile<S, R, B>>::uninit() }; CHAINS];
         let turn = Chains { s, lines, x };
         // Were the turns unrolled, the compiler would run out of registers in one of them.
         let turns = std::hint::black_box(CHAINS);
-        for start in (0..k).step_by(TURN_INPUTS) {
+        for start in (0..k.max(1)).step_by(TURN_INPUTS) {
             let inputs = start..k.min(start + TURN_INPUTS);
             for (c, chain) in chains.iter_mut().enumerate().take(turns) {
+                let sums = match start {
+                    0 => [[s.zero(); B]; R],
+                    // SAFETY: the first turn has written it.
+                    _ => unsafe { chain.assume_init() },
+                };
                 // SAFETY: the lines and rows have `k` elements.
-                *chain = unsafe { turn.run::<CHAINS>(c, inputs.clone(), *chain) };
+                chain.write(unsafe { turn.run::<CHAINS>(c, inputs.clone(), sums) });
             }
         }
-        let [p0, p1, p2, p3] = &chains;
+        // SAFETY: there was one turn at least, and it has written all of them.
+        let [p0, p1, p2, p3] = chains.each_ref().map(|chain| unsafe { chain.assume_init_ref() });
         for r in 0..R {
             for b in 0..B {
                 let sums = s.add(s.add(p0[r][b], p1[r][b]), s.add(p2[r][b], p3[r][b]));

@@ -45,7 +45,7 @@ pub use rows::QuantizedRows;
 #[allow(unused_imports)]
 pub(crate) use rows::{Cell, MIN_MAGNITUDE, RowWriter, quantize_group};
 
-use crate::elementwise::{UnaryOp, keep_piece_within, unary_piece};
+use crate::elementwise::{Stretches, UnaryOp, keep_piece_within, unary_stretches};
 use crate::exec::{Exec, Kernels, SharedMut, check_strided};
 use crate::parts::{block_parts, part_range};
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
@@ -321,15 +321,18 @@ impl Target<'_> {
             return;
         }
         let (first, end) = (blocks.start * BLOCK_ROWS, self.n.min(blocks.end * BLOCK_ROWS));
-        for row in rows {
-            // SAFETY: ours by this function's contract, as of `store`.
-            let out = unsafe { self.out.piece(row * self.stride + first..row * self.stride + end) };
-            if let Some(bounds) = bounds {
+        if let Some(bounds) = bounds {
+            for row in rows.clone() {
+                // SAFETY: ours by this function's contract, as of `store`.
+                let out = unsafe { self.out.piece(row * self.stride + first..row * self.stride + end) };
                 keep_piece_within(self.kernels, bounds, out);
             }
-            if let Some(activation) = activation {
-                unary_piece(self.kernels, activation, out);
-            }
+        }
+        if let Some(activation) = activation {
+            let at = rows.start * self.stride + first;
+            // SAFETY: as above.
+            let out = unsafe { Stretches::new(&self.out, at, end - first, rows.len(), self.stride) };
+            unary_stretches(self.kernels, activation, &out);
         }
     }
 

@@ -233,9 +233,7 @@ impl Run<'_> {
                     Ok(Way::Depthwise) => self.exec.conv_depthwise_scratch_elems(&w),
                     Ok(Way::Tiles(tiles)) => self.exec.conv_tiles_scratch_elems(&tiles),
                     // What is wrong is said when it is computed.
-                    Ok(Way::Windows) | Err(_) => {
-                        return dense::conv_scratch_bytes(&w, self.shape(node.inputs[1])[1]);
-                    }
+                    Ok(Way::Windows) | Err(_) => self.exec.conv_scratch_elems(&w, self.shape(node.inputs[1])[1]),
                 };
                 elems.saturating_mul(4)
             }

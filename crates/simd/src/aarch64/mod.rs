@@ -32,6 +32,15 @@ pub type NeonDot = Arm<Dotprod>;
 /// Token of the tier with `SDOT` and `SMMLA`.
 pub type NeonI8mm = Arm<I8mm>;
 
+#[cfg(target_feature = "neon")]
+impl Neon {
+    /// The token of the lowest tier, which every CPU of this target has.
+    #[must_use]
+    pub const fn of_target() -> Self {
+        Self(PhantomData)
+    }
+}
+
 impl<L: Level> Arm<L> {
     /// The token if this CPU has the tier.
     #[must_use]

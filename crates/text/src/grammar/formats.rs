@@ -39,20 +39,3 @@ pub(super) fn enforced(format: &str) -> Option<Enforced> {
         _ => return None,
     })
 }
-
-/// The bounds that a format of numbers sets, as OpenAPI has them. Those of 64 bits end where doubles are exact.
-#[must_use]
-pub fn number_bounds(format: &str) -> Option<(i64, i64)> {
-    const EXACT: i64 = 1 << 53;
-    Some(match format {
-        "int8" => (-(1 << 7), (1 << 7) - 1),
-        "int16" => (-(1 << 15), (1 << 15) - 1),
-        "int32" => (-(1 << 31), (1 << 31) - 1),
-        "int64" => (-EXACT, EXACT),
-        "uint8" => (0, (1 << 8) - 1),
-        "uint16" => (0, (1 << 16) - 1),
-        "uint32" => (0, (1 << 32) - 1),
-        "uint64" => (0, EXACT),
-        _ => return None,
-    })
-}

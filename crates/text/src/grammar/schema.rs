@@ -447,7 +447,7 @@ impl<'a> Reader<'a> {
         extra: &mut Vec<Value>,
     ) -> Result<(), Error> {
         let name = value.as_str().ok_or_else(|| wrong("format", at, "a string", value))?;
-        if let Some((low, high)) = formats::number_bounds(name) {
+        if let Some((low, high)) = super::number_bounds(name) {
             extra.push(json!({"minimum": low, "maximum": high}));
             return Ok(());
         }
