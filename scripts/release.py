@@ -197,9 +197,21 @@ class Release:
         if not self.has("npm"):
             raise Skipped("npm is not installed")
         library = self.prefix() / "lib/libcactus.so"
-        self.run("npm", "install", "--prefix", "sdks/node", "--no-audit", "--no-fund", "--silent")
-        self.run("node", "sdks/node/scripts/pack.mjs", self.out, CACTUS_LIB_PATH=library, CACTUS_PREFIX=self.prefix())
-        self.run("node", "sdks/react-native/scripts/pack.mjs", self.out)
+        self.run("npm", "install", "--prefix", "sdks/node", "--no-audit", "--no-fund", "--no-package-lock", "--silent")
+        named = {"CACTUS_LIB_PATH": library, "CACTUS_PREFIX": self.prefix(), "CACTUS_INCLUDE": self.prefix() / "include"}
+        self.run("node", "sdks/node/scripts/build.mjs", **named)
+        self.run("node", "sdks/node/scripts/pack.mjs", "--out", self.out, **named)
+        self.run("node", "sdks/react-native/scripts/pack.mjs", "--out", self.out)
+
+    def web(self):
+        """The package for pages, with both modules of WebAssembly."""
+        if not self.has("npm"):
+            raise Skipped("npm is not installed")
+        if not self.built:
+            self.run("sdks/web/scripts/build.sh", CACTUS_WEB_PROFILE=self.profile)
+        elif not all((ROOT / "sdks/web" / name).exists() for name in ("cactus.wasm", "cactus-fma.wasm", "dist")):
+            raise Skipped("sdks/web/scripts/build.sh has not run")
+        self.run("npm", "pack", "--silent", "--pack-destination", self.out, "./sdks/web")
 
     def maven(self):
         if not self.has("javac"):
@@ -292,7 +304,7 @@ class Release:
         return lines
 
 
-STEPS = ["sbom", "program", "library", "deb", "conan", "wheels", "npm", "maven", "xcframework", "swift", "dart", "crates", "site"]
+STEPS = ["sbom", "program", "library", "deb", "conan", "wheels", "npm", "web", "maven", "xcframework", "swift", "dart", "crates", "site"]
 
 
 def main():

@@ -43,9 +43,13 @@ RUNNERS = {
     "swift": ["sdks/swift/conformance/run.sh"],
     "dart": ["sdks/dart/conformance/run.sh"],
     "jsi": ["sdks/react-native/conformance/run.sh"],
-    "web": ["sdks/web/conformance/run.sh"],
+    "web": ["sdks/web/conformance/run.sh", "node"],
+    "chromium": ["sdks/web/conformance/run.sh", "chromium"],
     "flutter": ["sdks/flutter/conformance/run.sh"],
 }
+
+#: What is about policies.
+WITHOUT_POLICIES = ["25-hybrid", "26-consent", "27-hybrid-failure", "32-closed:19"]
 
 #: What an SDK need not have, which its README names. Everything else has to be there. `steps` are cases, or their steps by number;
 #: `events` and `fields` are what a runner may leave out of its results.
@@ -63,7 +67,9 @@ LACKS: dict[str, dict[str, list[str]]] = {
         ],
     },
     # Pages ask nobody else.
-    "web": {"steps": ["25-hybrid", "26-consent", "27-hybrid-failure", "32-closed:19"]},
+    "web": {"steps": WITHOUT_POLICIES},
+    # An index of theirs is in memory.
+    "chromium": {"steps": [*WITHOUT_POLICIES, "30-full-disk"]},
 }  # fmt: skip
 
 #: What a runner says with its exit code where the tools of its SDK are missing.

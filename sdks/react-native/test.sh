@@ -25,7 +25,10 @@ build=${CACTUS_JSI_BUILD:-$here/build}
 cache=$(mktemp -d)
 trap 'rm -rf "$cache"' EXIT
 export CACTUS_CACHE=$cache/user CACTUS_STATE=$cache/state
-bundle=$("$build/host" "$CACTUS_LIB_PATH" "$build/bundle.js" "$here/../../golden/models/qwen2_tied" "$cache/models")
+# The tiny model with room for answers that are not over before somebody cancels them.
+cp -r "$here/../../golden/models/qwen2_tied" "$cache/roomy"
+sed -i 's/"max_position_embeddings": 512/"max_position_embeddings": 65536/' "$cache/roomy/config.json"
+bundle=$("$build/host" "$CACTUS_LIB_PATH" "$build/bundle.js" "$cache/roomy" "$cache/models")
 "$build/host" "$CACTUS_LIB_PATH" "$build/contract.js" "$bundle" "${CACTUS_SOAK:-100}"
 "$build/host" "$CACTUS_LIB_PATH" "$build/examples.js" "$here/../../golden" "$cache"
 "$build/host" "$CACTUS_LIB_PATH" "$build/reload.js" "$bundle" --reload 40 20

@@ -27,18 +27,23 @@ fi
 
 # Bundles of tiny models with random weights, and a sound.
 bundles=$build/bundles
+# One with room for answers that are not over before somebody cancels them.
+roomy=$build/qwen2_roomy
+rm -rf "$roomy"
+cp -r golden/models/qwen2_tied "$roomy"
+sed -i 's/"max_position_embeddings": 512/"max_position_embeddings": 65536/' "$roomy/config.json"
 while read -r name source; do
     [[ -e $bundles/$name ]] && continue
     mkdir -p "$bundles"
     rm -rf "$bundles/$name.new"
-    "$program" convert "golden/$source" "$bundles/$name.new" >/dev/null 2>&1 || "$program" convert "golden/$source" "$bundles/$name.new"
+    "$program" convert "$source" "$bundles/$name.new" >/dev/null 2>&1 || "$program" convert "$source" "$bundles/$name.new"
     mv "$bundles/$name.new" "$bundles/$name"
-done <<'END'
-chat models/qwen2_tied
-embeds embedding/bert
-pictures embedding/clip_pictures
-sees seeing/smolvlm
-hears speech/whisper
+done <<END
+chat $roomy
+embeds golden/embedding/bert
+pictures golden/embedding/clip_pictures
+sees golden/seeing/smolvlm
+hears golden/speech/whisper
 END
 if [[ ! -e $bundles/vad ]]; then
     # One that hears a tone, at the rate of the model that writes.

@@ -25,21 +25,34 @@ if [ -z "$program" ]; then
     (cd "$root" && cargo build --quiet -p cactus-cli)
     program=${CARGO_TARGET_DIR:-$root/target}/debug/cactus
 fi
-for model in models/qwen2_tied seeing/smolvlm speech/whisper embedding/bert; do
-    bundle=build/bundles/${model//\//-}
-    [ -f "$bundle/components/manifest.json" ] || "$program" convert "$root/golden/$model" "$bundle" >/dev/null
-done
+export CACTUS_PROGRAM=$program
+node test/bundles.mjs
 command -v "${CACTUS_CHROMIUM:-chromium}" >/dev/null || echo "SKIPPED: web: there is no Chromium; bundles in a browser are not tested"
-CACTUS_PROGRAM=$program node --test --test-reporter=spec test/*.test.mjs
+node --test --test-reporter=spec test/*.test.mjs
 
-(cd "$root" && python3 sdks/conformance/run.py --only web --cactus "$program")
+(cd "$root" && python3 sdks/conformance/run.py --only web,chromium --cactus "$program")
 
-export CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="-C target-feature=+simd128 -C link-arg=-zstack-size=8388608"
-export CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $PWD/scripts/wasi.mjs"
+# The tests of the crates with vectors, with the instructions of either module where this Node has them.
 cd "$root"
-cargo test --quiet --target wasm32-wasip1 -p cactus-simd
-if [ "${1:-}" = --kernels ]; then
-    cargo test --quiet --target wasm32-wasip1 -p cactus-kernels
+vectors() { # FOLDER FLAGS OPTION...
+    local folder=$1 flags=$2 crates=(-p cactus-simd)
+    shift 2
+    ! $kernels || crates+=(-p cactus-kernels)
+    CARGO_TARGET_DIR=$folder CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="-C target-feature=+simd128 -C link-arg=-zstack-size=8388608 $flags" \
+        CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $* $root/sdks/web/scripts/wasi.mjs" \
+        cargo test --quiet --target wasm32-wasip1 "${crates[@]}"
+}
+kernels=false
+if [ "${1:-}" = --kernels ]; then kernels=true; else echo "SKIPPED: web: the kernels' tests in WebAssembly; --kernels runs them"; fi
+target=${CARGO_TARGET_DIR:-$root/target}
+vectors "$target" ""
+fused='import("./sdks/web/dist/web/src/fusion.js").then(({ isFused }) => process.exit(isFused() ? 0 : 1))'
+fma="--cfg cactus_fma -C link-arg=--export=cactus_fma_f32x4"
+relaxed=--experimental-wasm-relaxed-simd
+if node -e "$fused"; then
+    vectors "$target/fma" "$fma"
+elif node "$relaxed" -e "$fused" 2>/dev/null; then
+    vectors "$target/fma" "$fma" "$relaxed"
 else
-    echo "SKIPPED: web: the kernels' tests in WebAssembly; --kernels runs them"
+    echo "SKIPPED: web: tests of the fused multiply-add, which this Node or this CPU does not have"
 fi

@@ -45,6 +45,7 @@ pub static ISA: Knob = Knob {
         "auto",
         "scalar",
         "simd128",
+        "simd128_fma",
         "neon",
         "neon_dotprod",
         "neon_i8mm",
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidKnob);
         assert_eq!(
             error.to_string(),
-            "CACTUS_ISA: expected one of auto, scalar, simd128, neon, neon_dotprod, neon_i8mm, sme2, avx2, avx2_vnni, avx512_vnni, found `sse`"
+            "CACTUS_ISA: expected one of auto, scalar, simd128, simd128_fma, neon, neon_dotprod, neon_i8mm, sme2, avx2, avx2_vnni, avx512_vnni, found `sse`"
         );
     }
 

@@ -375,7 +375,11 @@ impl Underway {
             if let Some(event) = state.events.pop_front() {
                 return Ok(Some(event.to_json()));
             }
-            if state.ended || state.closed {
+            // Its last event may be among what was not told any more.
+            if state.closed {
+                return Err(Failure::new(Code::Handle, "the request was closed"));
+            }
+            if state.ended {
                 return Ok(None);
             }
             // Whoever was asked and waits for more has not said yes.
@@ -410,10 +414,10 @@ impl Underway {
         state.result.clone().unwrap_or_else(lost)
     }
 
-    /// Whether it has ended, and everything was told.
+    /// Whether it has ended, and everything was told. One that was closed is not over: whoever asks again hears of that.
     fn is_over(&self) -> bool {
         let state = self.state();
-        state.ended && state.events.is_empty()
+        state.ended && !state.closed && state.events.is_empty()
     }
 
     /// Asks it to stop.

@@ -17,6 +17,8 @@ pub enum Tier {
     Scalar,
     /// WebAssembly with `simd128`.
     Simd128,
+    /// WebAssembly with `simd128` and, of "relaxed SIMD", a multiply-add that is a fused one here.
+    Simd128Fma,
     /// Any ARM64 CPU, ARMv8.0 and later.
     Neon,
     /// ARM64 with the byte dot product `SDOT`.
@@ -38,9 +40,10 @@ const HAS_SCALAR: bool = !cfg!(all(cactus_no_scalar, target_arch = "aarch64", ta
 
 impl Tier {
     /// Every tier of every architecture; those of one from the lowest to the highest.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Scalar,
         Self::Simd128,
+        Self::Simd128Fma,
         Self::Neon,
         Self::NeonDotprod,
         Self::NeonI8mm,
@@ -56,6 +59,7 @@ impl Tier {
         match self {
             Self::Scalar => "scalar",
             Self::Simd128 => "simd128",
+            Self::Simd128Fma => "simd128_fma",
             Self::Neon => "neon",
             Self::NeonDotprod => "neon_dotprod",
             Self::NeonI8mm => "neon_i8mm",
@@ -118,7 +122,7 @@ impl Isa {
         match tier {
             Tier::Scalar => HAS_SCALAR.then_some(Self::Scalar(Scalar)),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Tier::Simd128 => Simd128::detect().map(Self::Simd128),
+            Simd128::TIER => Simd128::detect().map(Self::Simd128),
             #[cfg(target_arch = "aarch64")]
             Tier::Neon => Neon::detect().map(Self::Neon),
             #[cfg(target_arch = "aarch64")]
@@ -155,7 +159,7 @@ impl Isa {
         match self {
             Self::Scalar(_) => Tier::Scalar,
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Self::Simd128(_) => Tier::Simd128,
+            Self::Simd128(_) => Simd128::TIER,
             #[cfg(target_arch = "aarch64")]
             Self::Neon(_) => Tier::Neon,
             #[cfg(target_arch = "aarch64")]

@@ -96,8 +96,8 @@ void main() {
     });
 
     test('cancel ends with the event `cancelled`, whenever it comes', () async {
-      final model = await open();
-      final stream = model.stream(counting(400), joinText: false);
+      final model = await open('tools', roomy);
+      final stream = model.stream(endless(), joinText: false);
       final events = <Event>[];
       await for (final event in stream) {
         events.add(event);
@@ -107,19 +107,19 @@ void main() {
       final end = events.last as CancelledEvent;
       expect(end.answer.isCancelled, isTrue);
       expect(end.answer.text, textOf(events));
-      expect(end.answer.tokens.length, lessThan(400));
+      expect(end.answer.tokens.length, lessThan(endlessTokens));
       expect((await stream.answer).isCancelled, isTrue);
       stream
         ..cancel()
         ..cancel();
       // Before it has begun.
-      final early = model.stream(counting(400))..cancel();
+      final early = model.stream(endless())..cancel();
       expectWhole(await early.toList());
     });
 
     test('leaving a stream cancels it, and waits', () async {
-      final model = await open();
-      final stream = model.stream(counting(400));
+      final model = await open('tools', roomy);
+      final stream = model.stream(endless());
       await for (final event in stream) {
         if (event is TextEvent) break;
       }
@@ -127,7 +127,7 @@ void main() {
       expect((model.info['requests'] as Json)['running'] ?? 0, 0);
       expect((await thrown<CactusError>(() => stream.answer)).kind, 'cancelled');
       expect((await thrown<CactusError>(() => stream.consent(true))).kind, 'handle');
-      final other = model.stream(counting(400));
+      final other = model.stream(endless());
       final subscription = other.listen(null);
       await other.begin();
       await subscription.cancel();
@@ -137,20 +137,21 @@ void main() {
     test('a paused stream loses nothing', () async {
       final model = await open();
       final whole = await model.stream(counting(60)).toList();
-      final (events, ended) = (<Event>[], Completer<void>());
+      final (events, paused, ended) = (<Event>[], Completer<void>(), Completer<void>());
       // It ends by itself.
       // ignore: cancel_subscriptions
       late final StreamSubscription<Event> subscription;
       subscription = model.stream(counting(60), joinText: false).listen((event) {
         events.add(event);
         if (events.length == 4) {
-          subscription.pause(Future<void>.delayed(const Duration(milliseconds: 60)));
+          subscription.pause();
+          paused.complete();
         }
       }, onDone: ended.complete);
-      await Future<void>.delayed(const Duration(milliseconds: 30));
-      final heard = events.length;
-      await Future<void>.delayed(const Duration(milliseconds: 10));
-      expect(events.length, heard, reason: 'events while it is paused');
+      await paused.future;
+      await Future<void>.delayed(const Duration(milliseconds: 60));
+      expect(events.length, 4, reason: 'events while it is paused');
+      subscription.resume();
       await ended.future;
       expectWhole(events);
       expect(textOf(events), textOf(whole));
@@ -159,28 +160,33 @@ void main() {
     test('many streams share few isolates, and the event loop goes on', () async {
       final model = await open();
       final one = await model.respond(counting(30));
-      var (longest, last) = (0, 0);
-      final watch = Stopwatch()..start();
-      final ticks = Timer.periodic(const Duration(milliseconds: 2), (_) {
-        final now = watch.elapsedMilliseconds;
-        if (now - last > longest) longest = now - last;
-        last = now;
-      });
-      final streams = [for (var i = 0; i < 24; i++) model.stream(counting(30)).toList()];
-      for (final events in await Future.wait(streams)) {
-        expectWhole(events);
-        expect(textOf(events), one.text);
+      final waits = <int>[];
+      for (var round = 0; round < 5; round++) {
+        var (longest, last) = (0, 0);
+        final watch = Stopwatch()..start();
+        final ticks = Timer.periodic(const Duration(milliseconds: 2), (_) {
+          final now = watch.elapsedMilliseconds;
+          if (now - last > longest) longest = now - last;
+          last = now;
+        });
+        final streams = [for (var i = 0; i < 24; i++) model.stream(counting(30)).toList()];
+        for (final events in await Future.wait(streams)) {
+          expectWhole(events);
+          expect(textOf(events), one.text);
+        }
+        ticks.cancel();
+        waits.add(longest);
+        if (longest < 400) break;
       }
-      ticks.cancel();
-      // Generous, as other programs may run: a call that blocks takes longer.
-      expect(longest, lessThan(400));
+      // A call that blocks does so in every round; whatever else runs on this machine does not.
+      expect(waits.last, lessThan(400), reason: 'longest waits: $waits');
     });
   });
 
   group('closing', () {
     test('a model that is closed ends its streams as cancelled', () async {
-      final model = await open();
-      final stream = StreamIterator<Event>(model.stream(counting(400)));
+      final model = await open('tools', roomy);
+      final stream = StreamIterator<Event>(model.stream(endless()));
       await stream.moveNext();
       await model.close();
       final events = [stream.current];
@@ -228,8 +234,8 @@ void main() {
     });
 
     test('a stream that is closed while somebody listens ends with an error', () async {
-      final model = await open();
-      final stream = model.stream(counting(400));
+      final model = await open('tools', roomy);
+      final stream = model.stream(endless());
       final ended = thrown<CactusError>(stream.toList);
       await stream.begin();
       await stream.close();

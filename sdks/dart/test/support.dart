@@ -26,6 +26,16 @@ bool has(String name) => Directory(bundle(name)).existsSync();
 /// Options of a small model.
 const small = ModelOptions(contextTokens: 512, threads: 1);
 
+/// Room for [endless], in the model called `tools`.
+const roomy = ModelOptions(contextTokens: 60000, threads: 1);
+
+/// Tokens of [endless].
+const endlessTokens = 50000;
+
+/// A request that is not over before somebody cancels it, however fast the
+/// machine is.
+Json endless() => counting(endlessTokens);
+
 /// A model that is closed at the end of the test.
 Future<Model> open([String name = 'chat', ModelOptions options = small]) async {
   final model = await Model.load(bundle(name), options: options);

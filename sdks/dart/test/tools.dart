@@ -1,6 +1,8 @@
 /// Tools, structured output and policies.
 library;
 
+import 'dart:async';
+
 import 'package:cactus_engine/cactus_engine.dart';
 
 import 'harness.dart';
@@ -327,7 +329,8 @@ void main() {
         hello,
         onConsent: (_) async {
           stream.cancel();
-          await Future<void>.delayed(const Duration(seconds: 60));
+          // Nobody answers.
+          await Completer<void>().future;
           return true;
         },
       );

@@ -117,8 +117,9 @@ bundles() {
         [[ ! -d $CACTUS_TEST_BUNDLES/$name ]] || continue
         rm -rf "$work/source"
         cp -r "$repository/golden/${source[$name]}" "$work/source"
-        # Rounds of calls need more context than this model was made for. It says nothing sensible in any.
-        [[ $name != tools ]] || sed -i 's/"max_position_embeddings": 512/"max_position_embeddings": 4096/' "$work/source/config.json"
+        # Rounds of calls, and answers that are not over before somebody cancels them, need more context than this model was made for. It
+        # says nothing sensible in any.
+        [[ $name != tools ]] || sed -i 's/"max_position_embeddings": 512/"max_position_embeddings": 65536/' "$work/source/config.json"
         "$program" convert "$work/source" "$CACTUS_TEST_BUNDLES/$name" >/dev/null
     done
     local detector=$repository/sdks/conformance/materials.py

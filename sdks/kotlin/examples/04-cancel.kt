@@ -17,7 +17,7 @@ fun main(args: Array<String>) = runBlocking<Unit> {
     Model.load(args[0]).use { model ->
         val long = request {
             prompt("Count to a thousand: one, two,")
-            maxTokens = 500
+            maxTokens = 1500
             set("ignore_eos", true)
         }
 

@@ -22,12 +22,15 @@ fun golden(path: String): File = File(checkNotNull(System.getenv("CACTUS_GOLDEN"
 fun inTime(seconds: Int = 60, block: suspend CoroutineScope.() -> Unit): Unit = runBlocking { withTimeout(seconds.seconds, block) }
 
 suspend fun chat(): Model = Model.load(bundle("chat")) {
-    contextTokens = 256
+    contextTokens = 60_000
     threads = 1
 }
 
+/** Tokens of what is not over before somebody cancels it, however fast the machine is. */
+const val ENDLESS = 50_000
+
 /** A request whose answer goes on to [most] tokens. */
-fun endless(most: Int = 200): Request = request {
+fun endless(most: Int = ENDLESS): Request = request {
     prompt("Count.")
     maxTokens = most
     temperature = 0.0

@@ -195,14 +195,18 @@ class Case {
   }
 }
 
-/** Runs all cases of a plan. `files` has `read(path)`, which gives bytes, and `write(line)`. */
+/**
+ * Runs all cases of a plan. `files` has `read(path)`, which gives bytes, and `write(line)`; where it has `absent(step)`, that says why a
+ * step cannot be done.
+ */
 export async function runPlan(api, plan, files) {
   for (const one of plan.cases) {
     const results = [];
     const running = new Case(api, files);
     for (const step of one.steps) {
       try {
-        results.push(await running.run(step));
+        const absent = files.absent?.(step);
+        results.push(absent === undefined ? await running.run(step) : { absent });
       } catch (error) {
         const { kind, message } = error;
         results.push({ error: { kind: kind ?? error.name, message: kind === undefined ? error.stack : message } });

@@ -5,13 +5,12 @@
 import { Model } from "cactus-engine";
 
 const model = await Model.load(process.argv[2]);
-const request = { prompt: "Count to a thousand: one, two,", options: { max_tokens: 200, ignore_eos: true } };
+const request = { prompt: "Count to a thousand: one, two,", options: { max_tokens: 1500, ignore_eos: true } };
 
 // By name. The last event says so.
 const stream = model.stream(request);
-let texts = 0;
 for await (const event of stream) {
-  if (event.event === "text" && ++texts === 3) stream.cancel();
+  if (event.event === "text") stream.cancel();
   if (event.event === "cancelled") console.log(`cancelled after ${event.result.usage.completion_tokens} tokens`);
 }
 

@@ -9,7 +9,7 @@ import test from "node:test";
 import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
 import { Index, Model } from "../dist/node.mjs";
-import { assertContract, chat, chatBundle, eventsOf, folder, kind, long, sleep } from "./support.mjs";
+import { ENDLESS, assertContract, chat, chatBundle, eventsOf, folder, kind, long, sleep } from "./support.mjs";
 
 const rounds = Number(process.env.CACTUS_SOAK ?? 100);
 const run = promisify(execFile);
@@ -178,7 +178,7 @@ test("what answers is not closed while an answer or a conversation needs it", { 
 test("closing a conversation waits for its request, and closing an index for its calls", async (t) => {
   const model = await chat(t);
   const session = await model.session();
-  const stream = session.stream({ messages: [{ role: "user", content: "x" }], options: long(3000).options });
+  const stream = session.stream({ messages: [{ role: "user", content: "x" }], options: long(ENDLESS).options });
   await stream.next();
   await session.close();
   const { requests } = await model.info();
@@ -218,7 +218,7 @@ test("a worker that is stopped while streams run leaves nothing open", { timeout
     await new Promise((resolve, reject) => worker.once("message", resolve).once("error", reject));
     await worker.terminate();
   }
-  for (let i = 0; i < 200 && threads() > before; i++) await sleep(20);
+  for (let i = 0; i < 1500 && threads() > before; i++) await sleep(20);
   assert.ok(threads() <= before, `${threads()} threads of the library, ${before} before`);
 });
 

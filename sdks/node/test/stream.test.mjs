@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { CactusError } from "../dist/node.mjs";
-import { assertContract, chat, eventsOf, kind, long, sleep, target, folder } from "./support.mjs";
+import { ENDLESS, assertContract, chat, eventsOf, kind, long, sleep, target, folder } from "./support.mjs";
 
 test("a stream has one last event, and its texts are the answer", async (t) => {
   const model = await chat(t);
@@ -27,7 +27,7 @@ test("a stream has one last event, and its texts are the answer", async (t) => {
 
 test("cancel ends a stream within a token, however often and whenever it is called", async (t) => {
   const model = await chat(t);
-  const stream = model.stream(long(3000), { join: false });
+  const stream = model.stream(long(ENDLESS), { join: false });
   const events = [];
   for await (const event of stream) {
     events.push(event);
@@ -36,7 +36,7 @@ test("cancel ends a stream within a token, however often and whenever it is call
   assertContract(events);
   assert.equal(events.at(-1).event, "cancelled");
   stream.cancel();
-  const early = model.stream(long(3000));
+  const early = model.stream(long(ENDLESS));
   early.cancel();
   assert.equal((await eventsOf(early)).at(-1).event, "cancelled");
 });
@@ -44,7 +44,7 @@ test("cancel ends a stream within a token, however often and whenever it is call
 test("an aborted signal cancels: streams end as cancelled, promises are rejected with its reason", async (t) => {
   const model = await chat(t);
   const abort = new AbortController();
-  const stream = model.stream(long(3000), { signal: abort.signal });
+  const stream = model.stream(long(ENDLESS), { signal: abort.signal });
   await stream.next();
   abort.abort();
   const events = await eventsOf(stream);
@@ -52,20 +52,20 @@ test("an aborted signal cancels: streams end as cancelled, promises are rejected
   await assert.rejects(model.respond(long(), { signal: AbortSignal.abort("why") }), (error) => error === "why");
   const later = new AbortController();
   setTimeout(() => later.abort(new Error("enough")), 3);
-  await assert.rejects(model.respond(long(3000), { signal: later.signal }), /enough/);
+  await assert.rejects(model.respond(long(ENDLESS), { signal: later.signal }), /enough/);
   const heard = new AbortController();
-  await assert.rejects(model.respond(long(3000), { signal: heard.signal, onToken: () => heard.abort() }), { name: "AbortError" });
+  await assert.rejects(model.respond(long(ENDLESS), { signal: heard.signal, onToken: () => heard.abort() }), { name: "AbortError" });
 });
 
 test("leaving a loop cancels, and nothing comes after it", async (t) => {
   const model = await chat(t);
-  const stream = model.stream(long(3000), { join: false });
+  const stream = model.stream(long(ENDLESS), { join: false });
   let count = 0;
   for await (const _ of stream) if (++count === 2) break;
   assert.deepEqual(await stream.next(), { done: true, value: undefined });
   await assert.rejects(stream.answer(), kind("handle"));
   let pieces = 0;
-  for await (const piece of model.stream(long(3000), { join: false }).text()) {
+  for await (const piece of model.stream(long(ENDLESS), { join: false }).text()) {
     assert.equal(typeof piece, "string");
     if (++pieces === 2) break;
   }
@@ -73,7 +73,7 @@ test("leaving a loop cancels, and nothing comes after it", async (t) => {
 
 test("close waits, may be called again, and a closed stream gives the error handle", async (t) => {
   const model = await chat(t);
-  const stream = model.stream(long(3000), { join: false });
+  const stream = model.stream(long(ENDLESS), { join: false });
   await stream.next();
   const waiting = async () => {
     for (;;) if ((await stream.next()).done) return "done";
@@ -86,14 +86,14 @@ test("close waits, may be called again, and a closed stream gives the error hand
   stream.cancel();
   await assert.rejects(stream.consent(true), kind("handle"));
   // One that has not begun.
-  const early = model.stream(long(3000));
+  const early = model.stream(long(ENDLESS));
   await early.close();
   await assert.rejects(early.next(), kind("handle"));
   // As `await using` and `using` do.
-  const left = model.stream(long(3000));
+  const left = model.stream(long(ENDLESS));
   await left[Symbol.asyncDispose]();
   await assert.rejects(left.next(), kind("handle"));
-  model.stream(long(3000))[Symbol.dispose]();
+  model.stream(long(ENDLESS))[Symbol.dispose]();
 });
 
 test("a request that is refused says so where it is asked for, and is no unhandled rejection", async (t) => {
@@ -110,7 +110,7 @@ test("a request that is refused says so where it is asked for, and is no unhandl
 
 test("closing a model ends its streams as cancelled", async (t) => {
   const model = await chat(t);
-  const stream = model.stream(long(3000), { join: false });
+  const stream = model.stream(long(ENDLESS), { join: false });
   await stream.next();
   await model.close();
   const events = await eventsOf(stream);
@@ -126,7 +126,11 @@ test("texts that came while nobody read are joined, and a loop leaves room for t
   const split = await eventsOf(model.stream(long(300), { join: false }));
   const joined = model.stream(long(300));
   await joined.next();
-  await sleep(200);
+  // The rest has come when nothing is under way any more.
+  for (let busy = true; busy; await sleep(5)) {
+    const { requests } = await model.info();
+    busy = requests.running + requests.waiting > 0;
+  }
   const events = await eventsOf(joined);
   const text = (events) => events.filter((event) => event.event === "text").map((event) => event.text).join("");
   assert.equal(text(events), text(split));

@@ -29,7 +29,7 @@ export function bundle(name) {
   return bundles.get(name);
 }
 
-/** A golden model that chats, with a context that calls of tools fit into, and its bundle. */
+/** A golden model that chats, with a context that calls of tools and long answers fit into, and its bundle. */
 export const chatSource = roomy();
 export const chatBundle = () => {
   if (!bundles.has("chat")) bundles.set("chat", prepare(chatSource, { cache, offline: true }));
@@ -41,17 +41,20 @@ function roomy() {
   if (!existsSync(path)) {
     cpSync(join(golden, "models/qwen2_tied"), path, { recursive: true });
     const config = join(path, "config.json");
-    writeFileSync(config, readFileSync(config, "utf8").replace(/("max_position_embeddings": )\d+/, "$14096"));
+    writeFileSync(config, readFileSync(config, "utf8").replace(/("max_position_embeddings": )\d+/, "$165536"));
   }
   return path;
 }
 
 /** A model that chats, with `options`. It is closed at the end of the test `t`. */
 export async function chat(t, options = {}) {
-  const model = await Model.load(await chatBundle(), { context_tokens: 4096, threads: 1, queue: 4096, ...options });
+  const model = await Model.load(await chatBundle(), { context_tokens: 60_000, threads: 1, queue: 4096, ...options });
   t.after(() => model.close());
   return model;
 }
+
+/** Tokens of an answer that is not over before somebody cancels it, however fast the machine is. */
+export const ENDLESS = 50_000;
 
 /** A request that goes on for `tokens`. */
 export function long(tokens = 200, prompt = "Count.") {

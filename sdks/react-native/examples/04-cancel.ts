@@ -3,7 +3,7 @@ import { Model } from "cactus-engine-react-native";
 
 export async function example(show: (line: string) => void, source: string): Promise<void> {
   const model = await Model.load(source);
-  const request = { prompt: "Count to a thousand: one, two,", options: { max_tokens: 400, ignore_eos: true } };
+  const request = { prompt: "Count to a thousand: one, two,", options: { max_tokens: 1500, ignore_eos: true } };
   const stream = model.stream(request);
   stream.cancel();
   show((await stream.answer()).finishReason);

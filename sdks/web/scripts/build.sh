@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Builds the module and the package: sdks/web/scripts/build.sh [--module-only]
+# Builds the modules and the package: sdks/web/scripts/build.sh [--module-only]
 #
-# Needs Rust (the target is added) and, for the package, Node with npm. CACTUS_WEB_PROFILE=web leaves out optimization across crates,
+# There are two modules, of which a page loads one: cactus.wasm for all engines with `simd128`, and cactus-fma.wasm for those that have
+# relaxed SIMD with a fused multiply-add, which is faster and gives the same bits.
+#
+# Needs Rust (the target is added) and Node, for the package with npm. CACTUS_WEB_PROFILE=web leaves out optimization across crates,
 # which makes a build of minutes one of fewer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,12 +26,24 @@ flags=(
     -C link-arg=--max-memory=4294967296
     -C strip=symbols
 )
-cd "$root"
-CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="${flags[*]}" cargo rustc --quiet --profile "$profile" --target wasm32-wasip1 -p cactus-ffi --lib \
-    --crate-type cdylib --no-default-features --features forms,speech,pictures,search,graphs
-cp "${CARGO_TARGET_DIR:-target}/wasm32-wasip1/$profile/cactus_ffi.wasm" sdks/web/cactus.wasm
-cd sdks/web
-printf 'cactus.wasm: %s bytes, %s with gzip\n' "$(stat -c %s cactus.wasm)" "$(gzip -9c cactus.wasm | wc -c)"
+# module NAME FOLDER [FLAG...]: other flags are another build of everything, in a folder of its own.
+module() {
+    local name=$1 folder=$2
+    shift 2
+    (
+        cd "$root"
+        export CARGO_TARGET_DIR=$folder CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS="${flags[*]} $*"
+        cargo rustc --quiet --profile "$profile" --target wasm32-wasip1 -p cactus-ffi --lib \
+            --crate-type cdylib --no-default-features --features forms,speech,pictures,search,graphs
+    )
+    cp "$folder/wasm32-wasip1/$profile/cactus_ffi.wasm" "$name.new"
+    (($# == 0)) || node scripts/fuse.mjs "$name.new"
+    mv "$name.new" "$name.wasm"
+    printf '%s.wasm: %s bytes, %s with gzip\n' "$name" "$(stat -c %s "$name.wasm")" "$(gzip -9c "$name.wasm" | wc -c)"
+}
+target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")
+module cactus "$target"
+module cactus-fma "$target/fma" --cfg cactus_fma
 [ "${1:-}" = --module-only ] && exit 0
 
 [ -x node_modules/.bin/tsc ] || npm install --silent --no-audit --no-fund

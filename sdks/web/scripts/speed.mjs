@@ -23,7 +23,7 @@ for (let round = 0; round < 3; round++) {
   best.decode = Math.max(best.decode, timings.decode_tokens_per_second);
   best.prefill = Math.max(best.prefill, timings.prefill_tokens_per_second);
 }
-console.log(`node: prompt ${best.prefill.toFixed(1)}, answer ${best.decode.toFixed(1)} tokens/s, ${((await cactus.memoryBytes()) / 2 ** 20).toFixed(0)} MiB`);
+console.log(`node, ${(await model.info()).isa}: prompt ${best.prefill.toFixed(1)}, answer ${best.decode.toFixed(1)} tokens/s, ${((await cactus.memoryBytes()) / 2 ** 20).toFixed(0)} MiB`);
 await model.close();
 cactus.stop();
 
@@ -32,10 +32,13 @@ if (chromium === undefined) {
 } else {
   const here = join(dirname(fileURLToPath(import.meta.url)), "..");
   const server = await serve({ "/web/": here, "/bundle/": folder, "/": join(here, "test") });
-  const browser = new Browser();
-  await browser.open(`${server.address}/page.html?part=speed&prompt=${prompt}&tokens=${tokens}`);
-  const { ok, failed } = await server.result(600);
-  console.log(failed ?? `chromium: prompt ${ok.prefill.toFixed(1)}, answer ${ok.decode.toFixed(1)} tokens/s, ${(ok.memory / 2 ** 20).toFixed(0)} MiB`);
-  await browser.end();
+  for (const module of ["", "&wasm=/web/cactus.wasm"]) {
+    const browser = new Browser();
+    await browser.open(`${server.address}/page.html?part=speed&prompt=${prompt}&tokens=${tokens}${module}`);
+    const { ok, failed } = await server.result(600);
+    const said = failed ?? `prompt ${ok.prefill.toFixed(1)}, answer ${ok.decode.toFixed(1)} tokens/s, ${(ok.memory / 2 ** 20).toFixed(0)} MiB`;
+    console.log(`chromium, ${ok?.isa}: ${said}`);
+    await browser.end();
+  }
   server.close();
 }

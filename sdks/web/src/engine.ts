@@ -25,6 +25,8 @@ export interface Sources {
   close(library: Library, path: string): Promise<void>;
   /** Makes visible what a call reads, and says under which path. That has to be closed. */
   show(library: Library, path: string): Promise<string>;
+  /** As `show`, of a bundle that a call loads beside its model. It is fetched where it has to be. */
+  reach(library: Library, path: string): Promise<string>;
   /** What `open` takes for a path that it gave. */
   nameOf(path: string): string;
   /** Where bundles are kept: which there are, and away with one. */
@@ -179,6 +181,13 @@ export class Engine {
         if (typeof given[1] !== "string") break;
         return this.#shown(library, given[1], (path) => call(given[0], path, ...given.slice(2)));
       }
+      case "streamTranscribeStart":
+        return this.#listen(library, given[0] as Handle, given[1] as string | null);
+      case "streamTranscribeStop": {
+        const result = library.calls.streamTranscribeStop(given[0] as Handle, given[1] as boolean);
+        await this.#closed(library, given[0] as Handle);
+        return result;
+      }
       case "memoryBytes":
         return library.memoryBytes;
       case "putFile":
@@ -235,6 +244,15 @@ export class Engine {
       clearInterval(asking);
       this.#loads.delete(id);
     }
+  }
+
+  /** Begins to listen. The option `vad` names the bundle that finds speech. */
+  async #listen(library: Library, model: Handle, text: string | null): Promise<Handle> {
+    const options = (text === null ? {} : JSON.parse(text)) as { [name: string]: unknown };
+    const { vad } = options;
+    if (typeof vad !== "string") return library.calls.streamTranscribeStart(model, text);
+    const path = await this.#sources.reach(library, vad);
+    return this.#opened(library, [path], async () => library.calls.streamTranscribeStart(model, JSON.stringify({ ...options, vad: path })));
   }
 
   /** Opens a model of paths, which are let go with it. */

@@ -2,13 +2,16 @@
 
 import { CactusError } from "../../node/src/errors.ts";
 import type { Answered } from "./engine.ts";
+import { isFused } from "./fusion.ts";
 import { type Port, Running } from "./remote.ts";
 
 export * from "../../node/src/api.ts";
 
 export interface StartOptions {
-  /** Where the module is; beside this package without it. */
+  /** Where the module is that every engine can run; beside this package without it. */
   wasm?: string | URL;
+  /** Where the faster one is, for engines with a fused multiply-add; beside this package where `wasm` is not given either. */
+  fused?: string | URL;
   /** The worker, a new one for each start; made of the package's own file without it. For bundlers that do not see `new Worker(new URL(…))`. */
   worker?: Worker;
 }
@@ -39,7 +42,12 @@ const running = new Running();
 /** Starts the engine. To be called before anything else; once is enough. */
 export function start(options: StartOptions = {}): Promise<void> {
   const worker = () => options.worker ?? new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-  return running.start(() => compile(options.wasm ?? new URL("../../../cactus.wasm", import.meta.url)), () => portOf(worker()));
+  return running.start(() => compile(moduleOf(options)), () => portOf(worker()));
+}
+
+function moduleOf({ wasm, fused }: StartOptions): string | URL {
+  const faster = fused ?? (wasm === undefined ? new URL("../../../cactus-fma.wasm", import.meta.url) : undefined);
+  return faster !== undefined && isFused() ? faster : (wasm ?? new URL("../../../cactus.wasm", import.meta.url));
 }
 
 async function compile(address: string | URL): Promise<WebAssembly.Module> {

@@ -2,7 +2,7 @@
 // and read from there without the network the next time. What was fetched of a file that broke off is not fetched again.
 
 import { type FileBody, parts } from "./files.ts";
-import type { Heard, SourceOptions, Sources } from "./engine.ts";
+import { Heard, type SourceOptions, type Sources } from "./engine.ts";
 import { Failure, type Library } from "./library.ts";
 
 const MANIFEST = "components/manifest.json";
@@ -160,6 +160,10 @@ export class Kept implements Sources {
     });
   }
 
+  async reach(library: Library, path: string): Promise<string> {
+    return library.files.find(path) === undefined ? this.open(library, path, {}, new Heard(null)) : path;
+  }
+
   nameOf(path: string): string {
     return this.#open.get(path)?.source ?? path;
   }
@@ -214,17 +218,16 @@ export class Kept implements Sources {
   async #fetched(source: string, key: string, options: SourceOptions, heard: Heard): Promise<FileSystemDirectoryHandle> {
     const root = await bundles();
     if (options.reconvert === true) await removed(root, key, source);
-    let folder = await root.getDirectoryHandle(key, { create: true });
-    const state = await stateOf(folder);
-    if (state?.whole === true) return folder;
+    const kept = await root.getDirectoryHandle(key).catch(() => undefined);
+    const state = kept === undefined ? undefined : await stateOf(kept);
+    if (kept !== undefined && state?.whole === true) return kept;
     if (options.offline === true) throw new Failure(-17, "offline", `${source} is not on this device, and the network is turned off`);
     heard.tell("downloading", MANIFEST, 0, 0);
     const manifest = await fetched(source, MANIFEST, heard.signal);
     const { checksum, files } = parsed(manifest, source) as { checksum: string; files: { [path: string]: { bytes: number } } };
-    if (state !== undefined && state.checksum !== checksum) {
-      await removed(root, key, source);
-      folder = await root.getDirectoryHandle(key, { create: true });
-    }
+    if (state !== undefined && state.checksum !== checksum) await removed(root, key, source);
+    // Of what is not there, nothing is kept.
+    const folder = await root.getDirectoryHandle(key, { create: true });
     await put(folder, STATE, new TextEncoder().encode(JSON.stringify({ source, checksum, whole: false } satisfies State)));
     await put(folder, MANIFEST, manifest);
     const weights = await fetched(source, WEIGHTS, heard.signal);
@@ -245,10 +248,15 @@ export class Kept implements Sources {
     for (const [path, bytes] of sizes) {
       say(path, true);
       heard.signal.throwIfAborted();
-      await this.#file(source, folder, path, bytes, heard.signal, (more) => {
-        done += more;
-        say(path, false);
-      });
+      try {
+        await this.#file(source, folder, path, bytes, heard.signal, (more) => {
+          done += more;
+          say(path, false);
+        });
+      } catch (thrown) {
+        if (thrown instanceof Failure && thrown.kind === "bundle") await removed(root, key, source);
+        throw thrown;
+      }
     }
     say("", true);
     return folder;
@@ -265,9 +273,13 @@ export class Kept implements Sources {
         return;
       }
       const answer = await fetch(address, { signal, ...(at > 0 ? { headers: { range: `bytes=${at}-` } } : {}) });
+      const short = (length: number): Failure => new Failure(-5, "bundle", `${address} has ${length} bytes, and its manifest says ${bytes}`);
+      // There is nothing behind what was kept.
+      if (answer.status === 416) throw short(at);
       if (!answer.ok) throw status(address, answer.status);
       if (answer.status !== 206) at = 0;
       came(at);
+      let fetched = 0;
       let chunk = new Uint8Array(WRITE_BYTES);
       let filled = 0;
       const flush = (): void => {
@@ -289,6 +301,7 @@ export class Kept implements Sources {
             from += part.length;
             if (filled === chunk.length) flush();
           }
+          fetched += value.length;
           came(value.length);
         }
       } finally {
@@ -299,6 +312,8 @@ export class Kept implements Sources {
         handle.flush();
       }
       handle.truncate(at);
+      // All that was announced has come.
+      if (at < bytes && fetched === Number(answer.headers.get("content-length") ?? Number.NaN)) throw short(at);
       if (at < bytes) throw new Failure(-13, "fetch", `${address} ended after ${at} of ${bytes} bytes; load it again to go on`);
     } catch (thrown) {
       throw failed(address, thrown);
@@ -315,7 +330,8 @@ export class Kept implements Sources {
     // What follows is computed as a whole.
     await heard.goesOn();
     const report = JSON.parse(library.calls.checkBundle(path, true)) as { usable: boolean; code: number; kind: Failure["kind"]; message: string };
-    if (!report.usable) {
+    // Whole is also what makes vectors or hears, and answers no prompts.
+    if (!report.usable && report.kind !== "unsupported") {
       library.files.remove(path);
       if (report.kind === "bundle") await removed(await bundles(), folder.name, source);
       throw new Failure(report.code, report.kind, `${source}: ${report.message}`);

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { CactusError } from "../../node/src/errors.ts";
 import type { Answered } from "./engine.ts";
+import { isFused } from "./fusion.ts";
 import { type Port, Running } from "./remote.ts";
 
 export * from "../../node/src/api.ts";
@@ -29,7 +30,7 @@ const running = new Running();
 
 /** Starts the engine. `wasm` is the file of the module, which lies in the package. To be called before anything else; once is enough. */
 export function start({ wasm }: { wasm?: string } = {}): Promise<void> {
-  const path = wasm ?? process.env["CACTUS_WASM_PATH"] ?? fileURLToPath(new URL("../../../cactus.wasm", import.meta.url));
+  const path = wasm ?? process.env["CACTUS_WASM_PATH"] ?? fileURLToPath(new URL(`../../../${isFused() ? "cactus-fma" : "cactus"}.wasm`, import.meta.url));
   return running.start(() => compile(path), () => portOf(new Worker(new URL("./worker_node.js", import.meta.url))));
 }
 

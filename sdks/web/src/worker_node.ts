@@ -15,6 +15,7 @@ const host: Sources = {
   close: () => Promise.resolve(),
   nameOf: (path) => path,
   show: (_library: Library, path) => Promise.resolve(resolve(path)),
+  reach: (library, path) => host.show(library, path),
 };
 
 const port = parentPort!;

@@ -39,6 +39,15 @@ export class Browser {
 
   async end() {
     await this.close();
-    rmSync(this.#profile, { recursive: true, force: true, maxRetries: 5 });
+    // Its other processes may write for some time after it has ended.
+    for (let left = 100; ; left--) {
+      try {
+        rmSync(this.#profile, { recursive: true, force: true });
+        return;
+      } catch (error) {
+        if (left === 0 || error.code !== "ENOTEMPTY") throw error;
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    }
   }
 }

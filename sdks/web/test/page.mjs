@@ -1,9 +1,11 @@
 // What the browser does in the tests: the part that the address names, whose result is posted to the server.
 
+import { isFused } from "/web/dist/web/src/fusion.js";
 import * as cactus from "/web/dist/web/src/index.js";
 
 const { Model, CactusError, checkBundle, prepare, start, stop, listBundles, removeBundle, putFile, memoryBytes } = cactus;
 const query = new URLSearchParams(location.search);
+const MODULE = query.get("wasm") ?? undefined;
 const OPTIONS = { context_tokens: 512 };
 const REQUEST = { prompt: "Count.", options: { max_tokens: 24, temperature: 0, ignore_eos: true } };
 
@@ -56,7 +58,14 @@ const PARTS = {
     const closed = await failure(one.respond(REQUEST));
     const elsewhere = await failure(Model.load("/nothing/", { ...OPTIONS, offline: true }));
     const missing = await failure(Model.load("/nothing/", OPTIONS));
-    return { tokens: Array.from(answer.tokens), all, both, isa: info.isa, threads: info.threads, closed, elsewhere, missing, memory: await memoryBytes() };
+    const found = { tokens: Array.from(answer.tokens), all, both, isa: info.isa, threads: info.threads, closed, elsewhere, missing, memory: await memoryBytes() };
+    // The module for all engines gives the same.
+    stop();
+    await start({ wasm: "/web/cactus.wasm" });
+    const plain = await Model.load("/bundle/", { ...OPTIONS, offline: true });
+    const otherwise = { isa: (await plain.info()).isa, tokens: Array.from((await plain.respond(REQUEST)).tokens) };
+    await plain.close();
+    return { ...found, otherwise, fused: isFused() };
   },
 
   /** A file that came damaged. */
@@ -99,14 +108,19 @@ const PARTS = {
   /** The page draws while the engine computes: longest time between two turns of its event loop. */
   async draws() {
     const model = await Model.load("/bundle/", OPTIONS);
-    let longest = 0;
-    let last = performance.now();
-    const timer = setInterval(() => {
-      longest = Math.max(longest, performance.now() - last);
-      last = performance.now();
-    }, 5);
-    await model.respond({ ...REQUEST, options: { ...REQUEST.options, max_tokens: 200 } });
-    clearInterval(timer);
+    // A call that blocks the page does so in every round; whatever else runs on this machine does not.
+    const waits = [];
+    for (let round = 0; round < 5 && !(waits.at(-1) < 250); round++) {
+      let longest = 0;
+      let last = performance.now();
+      const timer = setInterval(() => {
+        longest = Math.max(longest, performance.now() - last);
+        last = performance.now();
+      }, 5);
+      await model.respond({ ...REQUEST, options: { ...REQUEST.options, max_tokens: 200 } });
+      clearInterval(timer);
+      waits.push(longest);
+    }
     await model.close();
     await putFile("/notes/hello.txt", new TextEncoder().encode("hello"));
     stop();
@@ -117,7 +131,7 @@ const PARTS = {
     await Promise.all([start(), start()]);
     const again = await Model.load("/bundle/", OPTIONS);
     await again.close();
-    return { longest, stopped, ended };
+    return { waits, stopped, ended };
   },
 
   /** Tokens a second, of a prompt and of an answer. */
@@ -139,7 +153,7 @@ const PARTS = {
 
 let result;
 try {
-  await start();
+  await start({ wasm: MODULE });
   result = { ok: await PARTS[query.get("part")]() };
 } catch (error) {
   result = { failed: String(error?.stack ?? error) };

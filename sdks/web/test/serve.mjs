@@ -7,10 +7,11 @@ import { extname, join, normalize } from "node:path";
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm", ".json": "application/json" };
 
 /**
- * Serves each of `folders` (by the beginning of its paths). `break_(path)` may say after how many bytes a file breaks off, and
- * `change(path, bytes)` may change one; a file of which `stalls(path)` is true begins, and never goes on. `results` gets what the page posts.
+ * Serves each of `folders` (by the beginning of its paths), and each text of `data` (by its path). `breaks(path)` may say after how many
+ * bytes a file breaks off, and `change(path, bytes)` may change one; a file of which `stalls(path)` is true begins, and never goes on.
+ * `results` gets what the page posts.
  */
-export async function serve(folders, { breaks = () => undefined, change, stalls = () => false } = {}) {
+export async function serve(folders, { breaks = () => undefined, change, stalls = () => false, data = {} } = {}) {
   const asked = [];
   const results = [];
   const waiting = [];
@@ -29,6 +30,10 @@ export async function serve(folders, { breaks = () => undefined, change, stalls 
       return;
     }
     asked.push({ path, range: request.headers.range });
+    if (path in data) {
+      response.writeHead(200, { "content-type": TYPES[extname(path)] ?? "text/plain" }).end(data[path]);
+      return;
+    }
     const mount = Object.keys(folders).find((mount) => path.startsWith(mount));
     const file = mount === undefined ? undefined : join(folders[mount], path.slice(mount.length));
     const size = file === undefined ? undefined : statSync(file, { throwIfNoEntry: false });

@@ -1,17 +1,14 @@
-// Tiny bundles of random weights, and what tests share.
+// What tests share.
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
 import * as cactus from "../dist/web/src/node.js";
+import { bundle, here } from "./bundles.mjs";
 
-export { cactus };
-export const here = dirname(fileURLToPath(import.meta.url));
-const golden = join(here, "..", "..", "..", "golden");
+export { bundle, cactus, here };
 
 await cactus.start();
 
@@ -22,21 +19,9 @@ export function folder() {
   return made;
 }
 
-/** The bundle of a golden model, such as `models/qwen2_tied`: made by `test.sh`, or here, by the program that CACTUS_PROGRAM names. */
-export function bundle(name) {
-  const bundles = process.env.CACTUS_TEST_BUNDLES ?? join(here, "..", "build", "bundles");
-  const path = join(bundles, name.replaceAll("/", "-"));
-  if (existsSync(join(path, "components", "manifest.json"))) return path;
-  mkdirSync(bundles, { recursive: true });
-  const program = process.env.CACTUS_PROGRAM ?? "cactus";
-  const { status, stderr, error } = spawnSync(program, ["convert", join(golden, name), path], { encoding: "utf8" });
-  if (status !== 0) throw new Error(`${name} cannot be converted by \`${program}\`: ${stderr ?? error}`);
-  return path;
-}
-
 /** A model that chats. It is closed at the end of the test `t`. */
 export async function chat(t, options = {}) {
-  const model = await cactus.Model.load(bundle("models/qwen2_tied"), { context_tokens: 512, queue: 4096, ...options });
+  const model = await cactus.Model.load(bundle("models/qwen2_tied"), { context_tokens: 8192, queue: 4096, ...options });
   t.after(() => model.close());
   return model;
 }

@@ -208,6 +208,40 @@ fn closing_a_model_ends_its_requests() {
     assert_eq!(unsafe { cactus_model_close(gone) }, Code::Handle as i32);
 }
 
+#[test]
+fn who_reads_a_request_that_is_closed_hears_of_its_end_or_of_that() {
+    let model = Model::load();
+    let mut refused = 0;
+    for round in 0..60 {
+        let handle = start(&model, LONG, None, null_mut()).unwrap();
+        let read = AtomicPtr::new(handle);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let (read, mut ends) = (read.load(Ordering::SeqCst), 0);
+                loop {
+                    let (mut event, mut over) = (null_mut(), false);
+                    let code = unsafe { cactus_request_next(read, -1, &raw mut event, &raw mut over) };
+                    if code != 0 || over {
+                        return (code, ends);
+                    }
+                    assert!(!event.is_null(), "round {round}: neither an event nor an error");
+                    let event: Value = serde_json::from_str(&taken(event)).unwrap();
+                    ends += usize::from(["done", "cancelled"].contains(&event["event"].as_str().unwrap()));
+                }
+            });
+            std::thread::sleep(std::time::Duration::from_micros(20 * round));
+            close(handle);
+            let (code, ends) = reader.join().unwrap();
+            assert!(
+                code == Code::Handle as i32 || (code, ends) == (0, 1),
+                "round {round}: {code}, {ends} ends"
+            );
+            refused += i32::from(code != 0);
+        });
+    }
+    assert!(refused > 0, "no request was closed under its reader");
+}
+
 static OWN: AtomicPtr<cactus_request> = AtomicPtr::new(null_mut());
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 

@@ -13,10 +13,12 @@
 //!
 //! Infinite and NaN operands have an error that is NaN, which is left out.
 
+#[cfg(not(cactus_fma))]
 use super::F;
 use std::arch::wasm32::*;
 
 /// The bits of a double that are zeros at each halfway point, without the high four of the 32.
+#[cfg(not(cactus_fma))]
 const TAIL_SHIFT: u32 = 4;
 
 /// `a * b + c` of four lanes in doubles.
@@ -52,6 +54,7 @@ fn to_odd(s: v128, p: v128, c: v128) -> v128 {
 
 /// `a * b + c` with one rounding.
 #[inline(always)]
+#[cfg(not(cactus_fma))]
 pub(super) fn fma(a: F, b: F, c: F) -> F {
     let mut sums = a;
     let mut doubtful = i32x4_splat(0);
@@ -70,12 +73,15 @@ pub(super) fn fma(a: F, b: F, c: F) -> F {
 
 /// As [`fma`], whatever the lanes are.
 #[inline(never)]
+#[cfg(not(cactus_fma))]
 fn carefully(a: F, b: F, c: F) -> F {
-    let mut sums = a;
-    for i in 0..4 {
-        let (p, c) = wide(a[i], b[i], c[i]);
-        let s = [f64x2_add(p[0], c[0]), f64x2_add(p[1], c[1])];
-        sums[i] = narrow([to_odd(s[0], p[0], c[0]), to_odd(s[1], p[1], c[1])]);
-    }
-    sums
+    each!(carefully_four(a, b, c))
+}
+
+/// As [`fma`] of four lanes, whatever they are.
+#[inline(always)]
+pub(super) fn carefully_four(a: v128, b: v128, c: v128) -> v128 {
+    let (p, c) = wide(a, b, c);
+    let s = [f64x2_add(p[0], c[0]), f64x2_add(p[1], c[1])];
+    narrow([to_odd(s[0], p[0], c[0]), to_odd(s[1], p[1], c[1])])
 }

@@ -1,13 +1,25 @@
 //! 128-bit registers, four to a logical vector: the tier of WebAssembly with `simd128`.
 //!
 //! A module either has these instructions or is refused by the engine that should run it, so detection is of what the module was
-//! compiled with. The instructions of "relaxed SIMD" are left alone: their results may differ between engines.
+//! compiled with. The instructions of "relaxed SIMD" are left alone, as their results may differ between engines, but for one: a module
+//! that is compiled with the flag `cactus_fma` has its multiply-add, where that is a fused one (`calls`).
 //!
-//! There is no fused multiply-add; [`fused`] has how its bits are made. There is no product of bytes either: bytes become words,
-//! those of even and those of odd places apart, so that `i32x4.dot_i16x8_s` adds products of one output alone.
+//! Without it there is no fused multiply-add; [`fused`] has how its bits are made. There is no product of bytes either: bytes become words,
+//! those of even and those of odd places apart, so that `i32x4.dot_i16x8_s` adds products of one output alone. The products of
+//! bytes in relaxed SIMD are exact where one operand has 7 bits, which takes a sign from one to the other, and gain nothing.
 
+/// Applies an expression to each of the four registers.
+macro_rules! each {
+    ($f:ident($($a:expr),*)) => {
+        [$f($($a[0]),*), $f($($a[1]),*), $f($($a[2]),*), $f($($a[3]),*)]
+    };
+}
+
+#[cfg(cactus_fma)]
+mod calls;
 mod fused;
 
+use crate::isa::Tier;
 use crate::vector::{Op, Simd};
 use std::arch::wasm32::*;
 
@@ -16,9 +28,19 @@ use std::arch::wasm32::*;
 pub struct Simd128(());
 
 impl Simd128 {
-    /// The token: this module was compiled with the instructions.
+    /// The tier that the module was compiled for.
+    pub const TIER: Tier = match cfg!(cactus_fma) {
+        true => Tier::Simd128Fma,
+        false => Tier::Simd128,
+    };
+
+    /// The token: this module was compiled with the instructions, and they do what they have to.
     #[must_use]
-    pub const fn detect() -> Option<Self> {
+    pub fn detect() -> Option<Self> {
+        #[cfg(cactus_fma)]
+        if !calls::is_exact() {
+            return None;
+        }
         Some(Self(()))
     }
 }
@@ -26,13 +48,6 @@ impl Simd128 {
 type F = [v128; 4];
 /// 16 quads as words: those of the even bytes of each register, those of the odd ones.
 type Words = [[v128; 2]; 4];
-
-/// Applies an expression to each of the four registers.
-macro_rules! each {
-    ($f:ident($($a:expr),*)) => {
-        [$f($($a[0]),*), $f($($a[1]),*), $f($($a[2]),*), $f($($a[3]),*)]
-    };
-}
 
 /// 16 bytes.
 #[inline(always)]
@@ -217,11 +232,14 @@ impl Simd for Simd128 {
     }
     #[inline(always)]
     fn fma(self, a: F, b: F, c: F) -> F {
+        #[cfg(cactus_fma)]
+        return calls::fma(a, b, c);
+        #[cfg(not(cactus_fma))]
         fused::fma(a, b, c)
     }
     #[inline(always)]
     fn fnma(self, a: F, b: F, c: F) -> F {
-        fused::fma(each!(f32x4_neg(a)), b, c)
+        self.fma(each!(f32x4_neg(a)), b, c)
     }
     #[inline(always)]
     fn sqrt(self, a: F) -> F {

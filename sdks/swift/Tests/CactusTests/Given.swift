@@ -16,9 +16,9 @@ enum Given {
         URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../../../golden/\(path)").standardized.path
     }
 
-    /// A model of 512 tokens that computes with one thread.
-    static func model() async throws -> Model {
-        var options = LoadOptions(contextTokens: 512, threads: 1)
+    /// A model that computes with one thread, and has room for what `long` says.
+    static func model(contextTokens: Int = 60_000) async throws -> Model {
+        var options = LoadOptions(contextTokens: contextTokens, threads: 1)
         options.other = ["chunk_tokens": 32, "queue": 4096]
         return try await Model.load(try bundle("chat"), options: options)
     }
@@ -29,11 +29,13 @@ enum Given {
         return folder
     }
 
-    /// Says more than any test waits for.
-    static func long(_ text: String = "Count.") -> Request {
+    static let longTokens = 50_000
+
+    /// Says more than any test waits for, however fast the machine is.
+    static func long(_ text: String = "Count.", tokens: Int = longTokens) -> Request {
         var request = Request()
         request.prompt = text
-        request.options = GenerationOptions(maxTokens: 400, temperature: 0, seed: 1)
+        request.options = GenerationOptions(maxTokens: tokens, temperature: 0, seed: 1)
         request.options.other = ["ignore_eos": true]
         return request
     }

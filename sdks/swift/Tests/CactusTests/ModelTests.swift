@@ -53,7 +53,7 @@ final class ModelTests: XCTestCase {
     }
 
     func testWhatIsWrongIsSaid() async throws {
-        let model = try await Given.model()
+        let model = try await Given.model(contextTokens: 512)
         await expect(.argument, "unknown field") { _ = try await model.respond(to: Request(json: ["temprature": 1])) }
         await expect(.argument, "nothing asked") { _ = try await model.respond(to: Request()) }
         await expect(.contextFull) { _ = try await model.respond(to: String(repeating: "long ", count: 2000)) }

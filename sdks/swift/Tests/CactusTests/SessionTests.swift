@@ -30,7 +30,7 @@ final class SessionTests: XCTestCase {
         let model = try await Given.model()
         let session = try await model.session()
         var request = Request("count")
-        request.options = GenerationOptions(maxTokens: 300, temperature: 0)
+        request.options = GenerationOptions(maxTokens: Given.longTokens, temperature: 0)
         request.options.other = ["ignore_eos": true]
         let stream = session.stream(request)
         let iterator = stream.makeAsyncIterator()

@@ -41,7 +41,7 @@ final class SoakTests: XCTestCase {
 
     private static func round(_ given: Dice) async throws {
         var dice = given
-        let model = try await Given.model()
+        let model = try await Given.model(contextTokens: 512)
         let session = try await model.session()
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<Int.random(in: 1...4, using: &dice) {
@@ -74,7 +74,7 @@ final class SoakTests: XCTestCase {
                 let answer = try await model.respond(to: Given.short(tokens: 3 + after))
                 XCTAssertFalse(answer.finishReason.rawValue.isEmpty)
             case 1, 2:
-                let stream = kind == 1 ? model.stream(Given.long()) : session.stream(Given.short(tokens: 30))
+                let stream = kind == 1 ? model.stream(Given.long(tokens: 400)) : session.stream(Given.short(tokens: 30))
                 var events: [Event] = []
                 for try await event in stream {
                     events.append(event)
@@ -83,22 +83,22 @@ final class SoakTests: XCTestCase {
                 check(events)
             case 3:
                 var count = 0
-                for try await _ in model.stream(Given.long()) {
+                for try await _ in model.stream(Given.long(tokens: 400)) {
                     count += 1
                     if count > after { break }
                 }
             case 4:
-                let task = Task { try await all(model.stream(Given.long())) }
+                let task = Task { try await all(model.stream(Given.long(tokens: 400))) }
                 try await Task.sleep(nanoseconds: delay)
                 task.cancel()
                 check(try await task.value)
             case 5:
-                let stream = model.stream(Given.long())
+                let stream = model.stream(Given.long(tokens: 400))
                 try await Task.sleep(nanoseconds: delay)
                 await stream.close()
                 await stream.close()
             default:
-                _ = model.stream(Given.long())
+                _ = model.stream(Given.long(tokens: 400))
                 try await Task.sleep(nanoseconds: delay)
                 Library.memoryPressure()
             }

@@ -115,8 +115,8 @@ final class VectorTests: XCTestCase {
                 for i in 0..<4 {
                     group.addTask {
                         do {
-                            for j in 0..<1000 {
-                                try await index.add([.init(id: Int32(i * 1000 + j), text: "x", vector: [1, 0])])
+                            for j in 0..<1_000_000 {
+                                try await index.add([.init(id: Int32(i * 1_000_000 + j), text: "x", vector: [1, 0])])
                                 _ = try await index.query([1, 0])
                             }
                             XCTFail("it was never closed")

@@ -11,16 +11,12 @@ guard CommandLine.arguments.count == 2 else {
 let model = try await Model.load(CommandLine.arguments[1])
 var request = Request()
 request.prompt = "One, two, three,"
-request.options.maxTokens = 400
+request.options.maxTokens = 1500
 request.options.other = ["ignore_eos": true]
 
 let stream = model.stream(request)
-var pieces = 0
 for try await event in stream {
-    if case .text = event {
-        pieces += 1
-        if pieces == 3 { stream.cancel() }
-    }
+    if case .text = event { stream.cancel() }
     if case .cancelled(let answer) = event { print("cancelled after \(answer.usage.completionTokens) tokens: \(answer.text)") }
 }
 
@@ -31,7 +27,7 @@ for try await text in model.stream(request).texts {
 
 let asked = request
 let task = Task { try await model.respond(to: asked) }
-try await Task.sleep(nanoseconds: 50_000_000)
+await Task.yield()
 task.cancel()
 do {
     _ = try await task.value
