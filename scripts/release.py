@@ -7,7 +7,8 @@
     python3 scripts/release.py --tag v0.1.0            fails unless the checkout is that tag and has its version
 
 What a machine lacks the tools for is skipped, and said so at the end: a release is put together from several machines. Times in
-archives are that of the commit, and files stand in order, so the same commit gives the same archives.
+archives are that of the commit, and files stand in order: the same commit, built in the same folder by the same toolchain and user, is meant to give the
+same archives. Programs have paths of the machine in them, and those of two machines have not been compared.
 """
 
 import argparse
@@ -184,9 +185,11 @@ class Release:
         self.run("sdks/cpp/debian.sh", self.out, CACTUS_PROFILE=self.profile, **named)
 
     def conan(self):
-        """The recipe with what it packs; conan makes the package of it."""
+        """The recipe with what it exports, where it looks for that: `conan create NAME/sdks/cpp` makes the package."""
         name = f"cactus-conan-{self.version}"
-        self.archive(f"{name}.tar.gz", [(f"{name}/conanfile.py", ROOT / "sdks/cpp/conanfile.py")])
+        files = ["sdks/cpp/conanfile.py", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", *LICENSES]
+        files += self.text("git", "ls-files", "crates", "xtask", "scripts").splitlines()
+        self.archive(f"{name}.tar.gz", [(f"{name}/{file}", ROOT / file) for file in files])
 
     def wheels(self):
         if self.built:
@@ -222,6 +225,7 @@ class Release:
         self.run("sdks/kotlin/build.sh")
         self.run("sdks/kotlin/android.sh", place, f"linux-x86_64={libraries}")
         self.archive(f"cactus-engine-maven-{self.version}.tar.gz", [(str(p.relative_to(place)), p) for p in place.rglob("*") if p.is_file()])
+        raise Skipped("the jar is there, and no AAR: sdks/kotlin/android.sh makes it of libraries that an NDK has linked")
 
     def xcframework(self):
         """Static libraries of Apple's systems, which need no linker; a Mac has to sign and try them."""
@@ -238,7 +242,7 @@ class Release:
 
     def dart(self):
         for name in ("dart", "flutter"):
-            inside = f"cactus_engine{'_flutter' if name == 'flutter' else ''}-{self.version}"
+            inside = f"{'cactus_flutter' if name == 'flutter' else 'cactus_engine'}-{self.version}"
             self.archive(f"{inside}.pub.tar.gz", self.files_below(f"sdks/{name}", inside))
 
     def swift(self):
