@@ -55,6 +55,14 @@ pub struct TranscribeOptions {
 }
 
 impl TranscribeOptions {
+    /// Leaves out what goes without saying: a model that can be told no language knows English, and most programs name that one whatever the
+    /// model is.
+    pub fn fit(&mut self, transcriber: &Transcriber) {
+        if transcriber.languages().next().is_none() {
+            self.language.take_if(|code| code == "en");
+        }
+    }
+
     /// Whether times of words have to be found.
     pub(crate) fn finds_words(&self) -> bool {
         self.words || self.hallucination_silence_s.is_some()

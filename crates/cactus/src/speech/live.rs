@@ -59,9 +59,9 @@ pub struct LiveTranscription {
 impl LiveTranscription {
     pub(super) fn begin(transcriber: &Transcriber, options: &LiveOptions) -> Result<LiveTranscription> {
         let mut stream = options.stream.clone();
-        stream.transcribe = transcriber.fit(stream.transcribe);
         let cancel = CancelToken::new();
         let stream = transcriber.write(&cancel, |model| {
+            stream.transcribe.fit(model);
             let vad = detector(options, transcriber)?;
             Stream::new(model, vad, stream).map_err(|e| e.ours())
         })?;

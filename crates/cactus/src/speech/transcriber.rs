@@ -98,8 +98,9 @@ impl Transcriber {
         cancel: &CancelToken,
         on_progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcript> {
-        let options = self.fit(options.clone());
+        let mut options = options.clone();
         self.write(cancel, |transcriber| {
+            options.fit(transcriber);
             let mut opened = sound.open(transcriber.sample_rate_hz())?;
             let made = transcriber.transcribe_sound(&mut *opened, &options, cancel, on_progress);
             made.map_err(|e| sound.failure(e))
@@ -149,15 +150,6 @@ impl Transcriber {
     /// The folder of its bundle.
     pub(super) fn bundle(&self) -> &Path {
         &self.0.bundle
-    }
-
-    /// Leaves out what goes without saying: a model that knows one language alone knows English, and most programs name that one whatever
-    /// the model is.
-    pub(super) fn fit(&self, mut options: TranscribeOptions) -> TranscribeOptions {
-        if self.0.languages.is_empty() {
-            options.language.take_if(|code| code == "en");
-        }
-        options
     }
 
     /// Waits for the model, which writes down what is said, and does `work` with it.

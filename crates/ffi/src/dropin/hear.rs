@@ -9,7 +9,7 @@ use crate::input;
 use crate::output::c_string;
 use cactus_audio::Samples;
 use cactus_engine::CancelToken;
-use cactus_speech::{LanguageChance, Progress, Segment, SpanOptions, TranscribeOptions, Transcriber, Transcript};
+use cactus_speech::{LanguageChance, Progress, Segment, SpanOptions, TranscribeOptions, Transcript};
 use serde_json::{Map, Value, json};
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Instant;
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn cactus_transcribe(
         let started = Instant::now();
         let heard = |machine: &mut Machine, cancel: &CancelToken| {
             let transcriber = machine.transcriber("writes nothing")?;
-            fit(&mut options, transcriber);
+            options.fit(transcriber);
             let rate_hz = transcriber.sample_rate_hz();
             let mut samples = sound.open(rate_hz)?;
             let kept = match policy {
@@ -211,14 +211,6 @@ fn of_policy(options: &Map<String, Value>) -> Map<String, Value> {
 
 pub(super) fn milliseconds(since: Instant) -> f64 {
     rounded(since.elapsed().as_secs_f64() * 1e3)
-}
-
-/// Leaves out what goes without saying.
-pub(super) fn fit(options: &mut TranscribeOptions, transcriber: &Transcriber) {
-    if transcriber.languages().next().is_none() {
-        // It knows English alone: most programs name that one whatever the model is.
-        options.language.take_if(|code| code == "en");
-    }
 }
 
 pub(super) fn option<T>(

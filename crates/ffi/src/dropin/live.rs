@@ -1,6 +1,6 @@
 //! Live speech in the public API: `cactus_stream_transcribe_start`, `_process` and `_stop`.
 
-use super::hear::{fit, milliseconds, option, transcribe_options};
+use super::hear::{milliseconds, option, transcribe_options};
 use super::request::{failed, ram_usage_mb};
 use crate::failure::{Code, Failure, Result};
 use crate::handle::{Handles, Kind};
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn cactus_stream_transcribe_start(
         let mut options = stream_options(&options)?;
         let state = hearer.with(|machine, _| {
             let transcriber = machine.transcriber("writes nothing")?;
-            fit(&mut options.transcribe, transcriber);
+            options.transcribe.fit(transcriber);
             let vad = detector(&path)?;
             let wrong = |e: cactus_audio::Error| Failure::from(cactus_speech::Error::from(e));
             Ok(State {
