@@ -177,7 +177,7 @@ void main() {
         expect(model.info, isNotEmpty);
         return Owned.handles.first;
       });
-      for (var i = 0; i < 6000 && _isOpen(handle); i++) {
+      for (var i = 0; i < 200 && _isOpen(handle); i++) {
         await Future<void>.delayed(const Duration(milliseconds: 5));
       }
       expect(_isOpen(handle), isFalse);

@@ -160,26 +160,21 @@ void main() {
     test('many streams share few isolates, and the event loop goes on', () async {
       final model = await open();
       final one = await model.respond(counting(30));
-      final waits = <int>[];
-      for (var round = 0; round < 5; round++) {
-        var (longest, last) = (0, 0);
-        final watch = Stopwatch()..start();
-        final ticks = Timer.periodic(const Duration(milliseconds: 2), (_) {
-          final now = watch.elapsedMilliseconds;
-          if (now - last > longest) longest = now - last;
-          last = now;
-        });
-        final streams = [for (var i = 0; i < 24; i++) model.stream(counting(30)).toList()];
-        for (final events in await Future.wait(streams)) {
-          expectWhole(events);
-          expect(textOf(events), one.text);
-        }
-        ticks.cancel();
-        waits.add(longest);
-        if (longest < 400) break;
+      var (longest, last) = (0, 0);
+      final watch = Stopwatch()..start();
+      final ticks = Timer.periodic(const Duration(milliseconds: 2), (_) {
+        final now = watch.elapsedMilliseconds;
+        if (now - last > longest) longest = now - last;
+        last = now;
+      });
+      final streams = [for (var i = 0; i < 24; i++) model.stream(counting(30)).toList()];
+      for (final events in await Future.wait(streams)) {
+        expectWhole(events);
+        expect(textOf(events), one.text);
       }
-      // A call that blocks does so in every round; whatever else runs on this machine does not.
-      expect(waits.last, lessThan(400), reason: 'longest waits: $waits');
+      ticks.cancel();
+      // Generous, as other programs may run: a call that blocks takes longer.
+      expect(longest, lessThan(400));
     });
   });
 

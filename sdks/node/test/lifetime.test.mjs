@@ -218,7 +218,7 @@ test("a worker that is stopped while streams run leaves nothing open", { timeout
     await new Promise((resolve, reject) => worker.once("message", resolve).once("error", reject));
     await worker.terminate();
   }
-  for (let i = 0; i < 1500 && threads() > before; i++) await sleep(20);
+  for (let i = 0; i < 200 && threads() > before; i++) await sleep(20);
   assert.ok(threads() <= before, `${threads()} threads of the library, ${before} before`);
 });
 
