@@ -4,7 +4,8 @@
 //! out fails with [`Code::NotInBuild`](crate::Code), and the message names the feature. `graphs`, `search` and `speech` list the functions
 //! of their features with the types that they take. With the feature, the compiler compares the list with the functions; without it, the
 //! list becomes functions that fail. The other modules stand in for those of their names: what they would load is refused, and there is
-//! never anything of theirs to hold. What the feature `store` brings is asked for in one place, which `store` has itself.
+//! never anything of theirs to hold. What the feature `store` brings is asked for in one place, which `store` has itself. Forms are left out below, in the
+//! crate `text`, whose refusal becomes the same code.
 
 #![allow(dead_code, reason = "a build that leaves nothing out only compares")]
 
