@@ -171,7 +171,7 @@ def test_class_with_a_state_dict_from_the_command(tmp_path):
     )  # fmt: skip
     assert "`*nowhere*` matches no weight" in said
     assert result["quality"]["verdict"] == "not_measured"
-    assert any(tensor["packing"] == "cq5_g128" for tensor in result["quality"]["tensors"])
+    assert any(tensor["packing"] == "tcq5_g128" for tensor in result["quality"]["tensors"])
 
 
 def test_pictures_and_films_are_resized_and_pooled_as_torch_does(tmp_path):

@@ -27,7 +27,7 @@ const DOCUMENT: &str = "docs/reference/kernels.md";
 const TIERS: [&str; 3] = ["neon", "neon_dotprod", "neon_i8mm"];
 const SME2: &str = "sme2";
 /// What has code of its own on the tier `sme2`; all else is that of `neon_i8mm`.
-const SME2_CASES: [&str; 3] = ["linear_i8_rows_4", "linear_i8_rows_16", "linear_cq4_rows_16"];
+const SME2_CASES: [&str; 3] = ["linear_i8_rows_4", "linear_i8_rows_16", "linear_tcq4_rows_16"];
 /// What a count may grow without being a regression, in thousandths: code nearby moves registers.
 const SLACK: u64 = 30;
 

@@ -264,7 +264,7 @@ pub(crate) struct KernelsArgs {
     /// Rows, inputs and outputs of the product [default: several shapes from small language models]
     #[arg(value_name = "M,K,N")]
     pub(crate) shape: Option<String>,
-    /// Format of the weights, such as int8_g32 or cq3_g128 [default: 8 bits, 4 bits, half and single precision]
+    /// Format of the weights, such as int8_g32 or tcq3_g128 [default: 8 bits, 4 bits, half and single precision]
     #[arg(long)]
     pub(crate) packing: Option<String>,
     /// Number of threads

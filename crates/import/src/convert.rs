@@ -743,7 +743,7 @@ mod tests {
         for (chosen, expected) in [
             (None, Packing::RowMajor),
             (Some(Storage::Int8), Packing::Int8G32),
-            (Some(Storage::Codebook(5)), Packing::Cq5G128),
+            (Some(Storage::Codebook(5)), Packing::Tcq5G128),
         ] {
             assert_eq!(packing("w", chosen).unwrap(), expected);
         }

@@ -1,7 +1,7 @@
 //! The table of kernels: one row per kernel, for every tier that the CPU has.
 //!
 //! Names follow the grammar `<op>_<out>_<lhs>[_<rhs>]_<tile>_<isa>`: element types of output and operands (`q8r` are rows
-//! quantized at run time, `q8h` rows rotated by a Hadamard transform before, `cq4g128` indices of 4 bits in groups of 128, `i8g32` 8-bit weights or cache with a scale per group of 32, `q15` a query in two planes of bytes, `i8` rows with one scale each, `b1` bits), and the outputs that the innermost
+//! quantized at run time, `q8h` rows rotated by a Hadamard transform before, `cq4g128` indices of 4 bits in groups of 128, `tcq4g128` such of a trellis, `i8g32` 8-bit weights or cache with a scale per group of 32, `q15` a query in two planes of bytes, `i8` rows with one scale each, `b1` bits), and the outputs that the innermost
 //! loop holds as rows by lanes. Tests check that every row has a test, reports list the rows.
 
 use cactus_simd::Tier;
@@ -76,6 +76,11 @@ pub fn rows() -> &'static [KernelRow] {
         "linear" "f32" <- "q8h" "cq4g128" [n x 16];
         "linear" "f32" <- "q8h" "cq5g128" [n x 16];
         "linear" "f32" <- "q8h" "cq6g128" [n x 16];
+        "linear" "f32" <- "q8h" "tcq2g128" [n x 16];
+        "linear" "f32" <- "q8h" "tcq3g128" [n x 16];
+        "linear" "f32" <- "q8h" "tcq4g128" [n x 16];
+        "linear" "f32" <- "q8h" "tcq5g128" [n x 16];
+        "linear" "f32" <- "q8h" "tcq6g128" [n x 16];
         "linear" "f32" <- "f32" "f16" [6 x 64];
         "linear" "f32" <- "f32" "f32" [6 x 64];
         "embed" "f32" <- "i8g32" [1 x 16];
@@ -85,6 +90,11 @@ pub fn rows() -> &'static [KernelRow] {
         "embed" "f32" <- "cq4g128" [1 x 16];
         "embed" "f32" <- "cq5g128" [1 x 16];
         "embed" "f32" <- "cq6g128" [1 x 16];
+        "embed" "f32" <- "tcq2g128" [1 x 16];
+        "embed" "f32" <- "tcq3g128" [1 x 16];
+        "embed" "f32" <- "tcq4g128" [1 x 16];
+        "embed" "f32" <- "tcq5g128" [1 x 16];
+        "embed" "f32" <- "tcq6g128" [1 x 16];
         "embed" "f32" <- "f16" [1 x 16];
         "embed" "f32" <- "f32" [1 x 16];
         "rms_norm" "f32" <- "f32" "f32" [1 x 16];

@@ -5,7 +5,7 @@ mod support;
 
 use cactus_base::{Pool, Step};
 use cactus_kernels::{Epilogue, Exec, Kernels, RotatedRows};
-use cactus_quant::cq::{Codebook, groups, rotation};
+use cactus_quant::cq::{groups, rotation};
 use cactus_quant::{PackedView, Packing, pack};
 use cactus_testkit::noise;
 use proptest::prelude::*;
@@ -13,13 +13,18 @@ use support::products::{
     assert_any_grouping_gives_equal_bits, check, check_edges, check_many_blocks, linear, relative_error,
 };
 
-const PACKINGS: [Packing; 6] = [
+const PACKINGS: [Packing; 11] = [
     Packing::Cq1G128,
     Packing::Cq2G128,
     Packing::Cq3G128,
     Packing::Cq4G128,
     Packing::Cq5G128,
     Packing::Cq6G128,
+    Packing::Tcq2G128,
+    Packing::Tcq3G128,
+    Packing::Tcq4G128,
+    Packing::Tcq5G128,
+    Packing::Tcq6G128,
 ];
 
 /// Scale and integers of the groups of one row of activations, as documented.
@@ -67,8 +72,23 @@ fn weights_model(w: &PackedView<'_>, row: usize) -> Vec<(f32, Vec<i8>)> {
                     _ => chunk[byte] >> line & 1,
                 }
             };
-            let book = Codebook::of(bits, d).integers();
-            out.push((scale, (0..d).map(|i| book[usize::from(index(i))]).collect()));
+            let book = w.packing().codebook(d).unwrap();
+            let integers = book.integers();
+            let of = |i: usize| {
+                // Every fourth input from the first on, then from the second on: the weight before is in the line before, or
+                // in the last line for the input before.
+                let before = if i >= 4 {
+                    Some(i - 4)
+                } else {
+                    i.checked_sub(1).map(|i| d - 4 + i)
+                };
+                let carry = match (book.carries(), before) {
+                    (Some(carries), Some(before)) => carries[usize::from(index(before) % 4)],
+                    _ => 0,
+                };
+                integers[usize::from(index(i))] + carry
+            };
+            out.push((scale, (0..d).map(of).collect()));
             values += 2 * b * d;
         }
         at = values;

@@ -180,7 +180,7 @@ fn linear_with_bounds_and_activation_has_bits_of_what_follows_it() {
         Packing::F32N16,
         Packing::F16N16,
         Packing::Int8G32,
-        Packing::Cq4G128,
+        Packing::Tcq4G128,
     ];
     for (packing, rows) in packings
         .into_iter()

@@ -71,7 +71,8 @@ impl<T> Drop for Guarded<T> {
 
 fn packings() -> impl Iterator<Item = Packing> {
     let floats = [Packing::RowMajor, Packing::Int8G32, Packing::F16N16, Packing::F32N16];
-    floats.into_iter().chain((1..=6).filter_map(Packing::of_codebook_bits))
+    let codebooks = Packing::ALL.into_iter().filter(|p| p.codebook_bits().is_some());
+    floats.into_iter().chain(codebooks)
 }
 
 #[test]

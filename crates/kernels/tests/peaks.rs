@@ -17,8 +17,8 @@ fn peaks_are_the_largest_of_each_stretch_and_nan_where_one_is_not_finite() {
         Packing::Int8G32,
         Packing::F16N16,
         Packing::F32N16,
-        Packing::Cq4G128,
-        Packing::Cq6G128,
+        Packing::Tcq4G128,
+        Packing::Tcq6G128,
     ];
     for packing in packings {
         for (n, k) in [(1, 32), (17, 96), (48, 128), (999, 640)] {

@@ -21,8 +21,8 @@ fn tier_rows_are_those_of_the_tokens() {
 #[test]
 fn names_follow_the_grammar_and_are_unique() {
     let types = [
-        "f32", "f16", "i8g32", "q8r", "q8h", "cq1g128", "cq2g128", "cq3g128", "cq4g128", "cq5g128", "cq6g128", "q15",
-        "i8", "b1", "u32",
+        "f32", "f16", "i8g32", "q8r", "q8h", "cq1g128", "cq2g128", "cq3g128", "cq4g128", "cq5g128", "cq6g128",
+        "tcq2g128", "tcq3g128", "tcq4g128", "tcq5g128", "tcq6g128", "q15", "i8", "b1", "u32",
     ];
     let mut names = Vec::new();
     for row in rows() {

@@ -96,7 +96,7 @@ fn linear_every_small_number_of_rows_equals_the_scalar_tier() {
     }
     // Groups of 128, 64 and 32, and several sets of blocks.
     for (n, k) in [(17, 33), (81, 160), (150, 230)] {
-        check(kernels, Packing::Cq4G128, n, k, 1..=17);
+        check(kernels, Packing::Tcq4G128, n, k, 1..=17);
     }
 }
 
@@ -120,7 +120,7 @@ fn linear_shapes_of_layers_equal_the_scalar_tier() {
         (896, 896, 20),
     ] {
         check(kernels, Packing::Int8G32, n, k, [rows]);
-        check(kernels, Packing::Cq4G128, n, k, [rows]);
+        check(kernels, Packing::Tcq4G128, n, k, [rows]);
     }
 }
 

@@ -102,7 +102,7 @@ pub fn pack_block(layout: &PackedLayout, first_row: usize, rows: &[f32], block: 
 fn encode_block(layout: &PackedLayout, rows: &[f32], block: &mut [u8]) -> Result<(), (usize, usize)> {
     let k = layout.k();
     match (layout.packing(), layout.packing().codebook_bits()) {
-        (_, Some(bits)) => cq::encode_block(rows, k, bits, block),
+        (packing, Some(_)) => cq::encode_block(rows, k, packing, block),
         (Packing::RowMajor, _) => {
             for (bytes, x) in block.chunks_exact_mut(4).zip(rows) {
                 bytes.copy_from_slice(&x.to_le_bytes());

@@ -41,11 +41,21 @@ pub enum Packing {
     Cq5G128 = 20,
     /// 6-bit codebook indices.
     Cq6G128 = 21,
+    /// 2-bit indices of a trellis, otherwise as codebook indices; see [`crate::cq`].
+    Tcq2G128 = 34,
+    /// 3-bit indices of a trellis.
+    Tcq3G128 = 35,
+    /// 4-bit indices of a trellis.
+    Tcq4G128 = 36,
+    /// 5-bit indices of a trellis.
+    Tcq5G128 = 37,
+    /// 6-bit indices of a trellis.
+    Tcq6G128 = 38,
 }
 
 impl Packing {
     /// Every packing known to this build.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 15] = [
         Self::RowMajor,
         Self::Int8G32,
         Self::F16N16,
@@ -56,33 +66,54 @@ impl Packing {
         Self::Cq4G128,
         Self::Cq5G128,
         Self::Cq6G128,
+        Self::Tcq2G128,
+        Self::Tcq3G128,
+        Self::Tcq4G128,
+        Self::Tcq5G128,
+        Self::Tcq6G128,
     ];
 
-    /// Bits of an index of the codebook packings, `None` for the others.
+    /// Bits of an index of the codebook packings, with or without a trellis; `None` for the others.
     #[inline]
     #[must_use]
     pub const fn codebook_bits(self) -> Option<u32> {
         match self {
             Self::Cq1G128 => Some(1),
-            Self::Cq2G128 => Some(2),
-            Self::Cq3G128 => Some(3),
-            Self::Cq4G128 => Some(4),
-            Self::Cq5G128 => Some(5),
-            Self::Cq6G128 => Some(6),
+            Self::Cq2G128 | Self::Tcq2G128 => Some(2),
+            Self::Cq3G128 | Self::Tcq3G128 => Some(3),
+            Self::Cq4G128 | Self::Tcq4G128 => Some(4),
+            Self::Cq5G128 | Self::Tcq5G128 => Some(5),
+            Self::Cq6G128 | Self::Tcq6G128 => Some(6),
             _ => None,
         }
     }
 
-    /// The codebook packing with indices of `bits`, 1 to 6.
+    /// The codebook of the codebook packings for groups of `d` inputs (32, 64 or 128).
+    ///
+    /// # Panics
+    /// For another `d`: a programming error.
+    #[inline]
+    #[must_use]
+    pub fn codebook(self, d: usize) -> Option<&'static cq::Codebook> {
+        let bits = self.codebook_bits()?;
+        Some(match self {
+            Self::Tcq2G128 | Self::Tcq3G128 | Self::Tcq4G128 | Self::Tcq5G128 | Self::Tcq6G128 => {
+                cq::Codebook::of_trellis(bits, d)
+            }
+            _ => cq::Codebook::of(bits, d),
+        })
+    }
+
+    /// The packing with indices of `bits`, 1 to 6, that loses least: with a trellis, but for one bit, where a trellis gains nothing.
     #[must_use]
     pub const fn of_codebook_bits(bits: u32) -> Option<Self> {
         match bits {
             1 => Some(Self::Cq1G128),
-            2 => Some(Self::Cq2G128),
-            3 => Some(Self::Cq3G128),
-            4 => Some(Self::Cq4G128),
-            5 => Some(Self::Cq5G128),
-            6 => Some(Self::Cq6G128),
+            2 => Some(Self::Tcq2G128),
+            3 => Some(Self::Tcq3G128),
+            4 => Some(Self::Tcq4G128),
+            5 => Some(Self::Tcq5G128),
+            6 => Some(Self::Tcq6G128),
             _ => None,
         }
     }
@@ -113,6 +144,11 @@ impl Packing {
             Self::Cq4G128 => "cq4_g128",
             Self::Cq5G128 => "cq5_g128",
             Self::Cq6G128 => "cq6_g128",
+            Self::Tcq2G128 => "tcq2_g128",
+            Self::Tcq3G128 => "tcq3_g128",
+            Self::Tcq4G128 => "tcq4_g128",
+            Self::Tcq5G128 => "tcq5_g128",
+            Self::Tcq6G128 => "tcq6_g128",
         }
     }
 
@@ -129,7 +165,7 @@ impl Packing {
             Self::RowMajor | Self::F32N16 => DType::F32,
             Self::Int8G32 => DType::I8,
             Self::F16N16 => DType::F16,
-            Self::Cq1G128 | Self::Cq2G128 | Self::Cq3G128 | Self::Cq4G128 | Self::Cq5G128 | Self::Cq6G128 => DType::U8,
+            _ => DType::U8,
         }
     }
 
@@ -139,9 +175,7 @@ impl Packing {
         match self {
             Self::Int8G32 => int8::GROUP,
             Self::RowMajor | Self::F16N16 | Self::F32N16 => 0,
-            Self::Cq1G128 | Self::Cq2G128 | Self::Cq3G128 | Self::Cq4G128 | Self::Cq5G128 | Self::Cq6G128 => {
-                cq::CQ_GROUP
-            }
+            _ => cq::CQ_GROUP,
         }
     }
 
@@ -286,7 +320,11 @@ mod tests {
         assert_eq!(Packing::from_name("cq7_g128"), None);
         for bits in 1..=6 {
             let packing = Packing::of_codebook_bits(bits).unwrap();
-            assert_eq!((packing.codebook_bits(), packing.id()), (Some(bits), 15 + bits));
+            let id = if bits == 1 { 16 } else { 32 + bits };
+            assert_eq!((packing.codebook_bits(), packing.id()), (Some(bits), id));
+            let plain = Packing::from_id(15 + bits).unwrap();
+            assert_eq!(plain.codebook_bits(), Some(bits));
+            assert_eq!(plain.payload_bytes(&[17, 300]), packing.payload_bytes(&[17, 300]));
         }
     }
 

@@ -120,7 +120,7 @@ impl<'a> PackedView<'a> {
         }
         let (block, r) = (self.block(row / BLOCK_ROWS), row % BLOCK_ROWS);
         match (self.packing(), self.packing().codebook_bits()) {
-            (_, Some(bits)) => cq::decode_row(block, bits, r, out),
+            (packing, Some(_)) => cq::decode_row(block, packing, r, out),
             (Packing::Int8G32, _) => int8::decode_row(block, r, out),
             (Packing::F16N16, _) => float::decode_f16_row(block, r, out),
             (_, _) => float::decode_f32_row(block, r, out),

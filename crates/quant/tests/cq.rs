@@ -23,17 +23,21 @@ fn relative_error(rows: &[f32], found: &[f32]) -> f64 {
 
 #[test]
 fn error_by_bits_whatever_the_width() {
-    for (bits, limit) in [
-        (1, 0.37),
-        (2, 0.120),
-        (3, 0.0355),
-        (4, 0.0099),
-        (5, 0.00267),
-        (6, 0.0007),
+    for (packing, limit) in [
+        (Packing::Cq1G128, 0.37),
+        (Packing::Cq2G128, 0.120),
+        (Packing::Cq3G128, 0.0355),
+        (Packing::Cq4G128, 0.0099),
+        (Packing::Cq5G128, 0.00267),
+        (Packing::Cq6G128, 0.0007),
+        (Packing::Tcq2G128, 0.1),
+        (Packing::Tcq3G128, 0.027),
+        (Packing::Tcq4G128, 0.0073),
+        (Packing::Tcq5G128, 0.00206),
+        (Packing::Tcq6G128, 0.0006),
     ] {
-        let packing = Packing::of_codebook_bits(bits).unwrap();
         for k in [128, 576, 640, 896, 352] {
-            let rows = noise(32 * k, u64::from(bits) + k as u64);
+            let rows = noise(32 * k, u64::from(packing.id() % 16) + k as u64);
             let error = relative_error(&rows, &decoded(packing, 32, k, &rows));
             assert!(error < limit && error > limit * 0.8, "{packing} {k}: {error}");
         }
@@ -48,8 +52,7 @@ fn error_by_bits_whatever_the_width() {
 
 #[test]
 fn zero_rows_tiny_and_equal_weights() {
-    for bits in 1..=6 {
-        let packing = Packing::of_codebook_bits(bits).unwrap();
+    for packing in Packing::ALL.into_iter().filter(|p| p.codebook_bits().is_some()) {
         assert!(decoded(packing, 3, 200, &[0.0; 600]).iter().all(|x| *x == 0.0));
         // A zero group in a row that is not zero.
         let mut rows = noise(256, 1);
@@ -130,6 +133,29 @@ fn codebooks_of_the_format_never_change() {
             assert_eq!(positive(bits, d), expected, "{bits} bits, groups of {d}");
             let all = &Codebook::of(bits, d).integers()[..1 << bits];
             assert!(all.iter().zip(all.iter().rev()).all(|(a, b)| *a == -*b));
+        }
+    }
+    let trellises: [(&[i8], [i8; 4]); 5] = [
+        (&[16, 70], [-6, 52, -52, 6]),
+        (&[8, 26, 47, 76], [9, -29, 29, -9]),
+        (&[4, 11, 18, 26, 35, 44, 62, 91], [18, 5, -5, -18]),
+        (
+            &[1, 4, 6, 9, 12, 16, 21, 25, 28, 33, 38, 43, 52, 62, 78, 106],
+            [3, 10, -10, -3],
+        ),
+        (
+            &[
+                1, 2, 4, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 19, 21, 23, 25, 26, 28, 30, 33, 36, 39, 41, 44, 47, 51,
+                58, 65, 75, 92, 115,
+            ],
+            [-2, -7, 7, 2],
+        ),
+    ];
+    for (bits, (positive, carries)) in (2..).zip(trellises) {
+        for d in [128, 64, 32] {
+            let book = Codebook::of_trellis(bits, d);
+            assert_eq!(book.integers()[1 << (bits - 1)..1 << bits], *positive, "{bits} bits");
+            assert_eq!(book.carries(), Some(&carries), "{bits} bits");
         }
     }
 }

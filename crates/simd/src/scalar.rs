@@ -38,6 +38,7 @@ impl Simd for Scalar {
     type M = [bool; 16];
     type Quads = [i8; 64];
     type QuadsPlain = [i8; 64];
+    type Bytes = [i8; 64];
 
     const TILE_ROWS: usize = 4;
 
@@ -241,6 +242,41 @@ impl Simd for Scalar {
     #[inline(always)]
     fn dot_plain(self, acc: I, q: Self::QuadsPlain, x: i32) -> I {
         self.dot(acc, q, x)
+    }
+    #[inline(always)]
+    fn no_bytes(self) -> [i8; 64] {
+        [0; 64]
+    }
+    #[inline(always)]
+    fn next_bytes(self, bytes: [i8; 64]) -> [i8; 64] {
+        from_fn(|i| if i % 4 == 0 { 0 } else { bytes[i - 1] })
+    }
+    #[inline(always)]
+    fn lookup_quads<const BITS: usize>(
+        self,
+        book: &[i8; 64],
+        carries: &[i8; 16],
+        chunk: &[[u8; 64]; BITS],
+        line: usize,
+        carry: [i8; 64],
+    ) -> ([i8; 64], [i8; 64]) {
+        let (mut quads, mut next) = ([0; 64], [0; 64]);
+        for i in 0..64 {
+            let low = |chunk: &[[u8; 64]; BITS]| chunk[line / 2][i] >> (4 * (line % 2)) & 15;
+            let index = match BITS {
+                6 => low(chunk) | (chunk[4 + line / 4][i] >> (2 * (line % 4)) & 3) << 4,
+                5 => low(chunk) | (chunk[4][i] >> line & 1) << 4,
+                4 => low(chunk),
+                1 => chunk[0][i] >> line & 1,
+                _ => {
+                    let high = if BITS == 3 { (chunk[2][i] >> line & 1) << 2 } else { 0 };
+                    chunk[line / 4][i] >> (2 * (line % 4)) & 3 | high
+                }
+            };
+            quads[i] = book[usize::from(index)].wrapping_add(carry[i]);
+            next[i] = carries[usize::from(index & 15)];
+        }
+        (quads, next)
     }
     #[inline(always)]
     fn store_planes(self, v: [I; 4], high: &mut [u8; 64], low: &mut [u8; 64]) {

@@ -30,6 +30,8 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     type Quads: Copy;
     /// 16 quads of `i8`, prepared to be multiplied by non-negative bytes.
     type QuadsPlain: Copy;
+    /// 64 signed bytes.
+    type Bytes: Copy;
 
     /// How many output rows a register tile of a kernel should have at most: 8 with 32 registers of 16 lanes, fewer
     /// where a logical vector takes several registers.
@@ -159,33 +161,28 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     fn load_quads_plain(self, x: &[i8; 64]) -> Self::QuadsPlain;
     /// As [`Simd::dot`] without start value, for bytes of `x` in `0..=127` and quads in `-127..=127`.
     fn dot_plain(self, acc: Self::I, q: Self::QuadsPlain, x: i32) -> Self::I;
-    /// Line `line` (0 to 7) of a chunk of packed indices, each replaced by its byte of `book`, for [`Simd::dot`]. `BITS`
-    /// is 1 to 6; the low bits of an index are those of its lowest vector:
+    /// 64 bytes of zeros.
+    fn no_bytes(self) -> Self::Bytes;
+    /// Each byte moves one further in its quad: byte `4l + i` becomes byte `4l + i + 1`, the last of a quad is lost, and the first
+    /// becomes zero.
+    fn next_bytes(self, bytes: Self::Bytes) -> Self::Bytes;
+    /// Line `line` (0 to 7) of a chunk of packed indices, each replaced by its byte of `book` plus its byte of `carry`, for
+    /// [`Simd::dot`]; and the bytes of `carries` that the low four bits of the indices name. Sums wrap. `BITS` is 1 to 6; the low bits of
+    /// an index are those of its lowest vector:
     ///
     /// - 4: vector `line / 2`, the low half of each byte where `line` is even, else the high one;
     /// - 2: vector `line / 4`, bits `2 (line % 4)` and the next;
     /// - 1: bit `line`;
     /// - 3: the low two bits as of 2 in the first two vectors, the high one as of 1 in the last;
     /// - 5, 6: the low four bits as of 4 in the first four vectors, the high ones as of 1 or 2 in the last.
-    #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 64], chunk: &[[u8; 64]; BITS], line: usize) -> Self::Quads {
-        let mut quads = [0; 64];
-        for (i, quad) in quads.iter_mut().enumerate() {
-            let low = |chunk: &[[u8; 64]; BITS]| chunk[line / 2][i] >> (4 * (line % 2)) & 15;
-            let index = match BITS {
-                6 => low(chunk) | (chunk[4 + line / 4][i] >> (2 * (line % 4)) & 3) << 4,
-                5 => low(chunk) | (chunk[4][i] >> line & 1) << 4,
-                4 => low(chunk),
-                1 => chunk[0][i] >> line & 1,
-                _ => {
-                    let high = if BITS == 3 { (chunk[2][i] >> line & 1) << 2 } else { 0 };
-                    chunk[line / 4][i] >> (2 * (line % 4)) & 3 | high
-                }
-            };
-            *quad = book[usize::from(index)];
-        }
-        self.load_quads(&quads)
-    }
+    fn lookup_quads<const BITS: usize>(
+        self,
+        book: &[i8; 64],
+        carries: &[i8; 16],
+        chunk: &[[u8; 64]; BITS],
+        line: usize,
+        carry: Self::Bytes,
+    ) -> (Self::Quads, Self::Bytes);
     /// The Hadamard transform of the 16 lanes without normalization: for strides 1, 2, 4 and 8 in this order, lanes `i`
     /// (without that bit) and `i + stride` become their sum and their difference.
     #[inline(always)]

@@ -52,6 +52,7 @@ struct Inputs {
     unsigned: [u8; 4],
     planes: [[i32; 16]; 4],
     book: [i8; 64],
+    carries: [i8; 16],
     indices: [[u8; 64]; 6],
     from: usize,
     to: usize,
@@ -63,7 +64,10 @@ fn looked_up<S: Simd, const BITS: usize>(s: S, x: &Inputs, line: usize) -> S::I 
     let chunk = x.indices.first_chunk::<BITS>().unwrap();
     let by = x.signed[0];
     let start = s.dot_start(by.iter().map(|&x| i32::from(x)).sum());
-    let quads = s.lookup_quads(&x.book, chunk, line);
+    // What the line before carries, moved on by one byte, as at the beginning of a group.
+    let (_, carry) = s.lookup_quads(&x.book, &x.carries, chunk, (line + 7) % 8, s.no_bytes());
+    let (_, carry) = s.lookup_quads(&x.book, &x.carries, chunk, line, s.next_bytes(carry));
+    let (quads, _) = s.lookup_quads(&x.book, &x.carries, chunk, line, s.next_bytes(carry));
     s.dot(start, quads, i32::from_ne_bytes(by.map(i8::cast_unsigned)))
 }
 
@@ -239,7 +243,8 @@ fn inputs(random: &mut Random) -> Inputs {
             }
         }),
         planes: std::array::from_fn(|_| std::array::from_fn(|_| (random.bits() & 0xffff_3fff).cast_signed())),
-        book: std::array::from_fn(|_| random.byte(-127, 127)),
+        book: std::array::from_fn(|_| random.byte(-64, 64)),
+        carries: std::array::from_fn(|_| random.byte(-63, 63)),
         indices: std::array::from_fn(|_| std::array::from_fn(|_| random.bits() as u8)),
         from: (random.bits() % 17) as usize,
         to: (random.bits() % 19) as usize,

@@ -1,7 +1,7 @@
 //! From what a user names to a bundle on this machine: [`bundle`] finds it, fetches it and converts it into the cache.
 //!
 //! The command line, C and Python all come this way, so one of them finds what another has made. What is fetched is kept as it
-//! came, and the bundle beside it, under a name that says how it was made: `int8`, `cq4-calibrated`.
+//! came, and the bundle beside it, under a name that says how it was made: `int8`, `tcq4-calibrated`.
 //!
 //! It may depend on `hub`, `quality` and what converts. It deliberately does not load models, does not print (a [`Watcher`] is
 //! told what happens) and gives no advice.
@@ -228,8 +228,11 @@ fn variant(wanted: &Wanted) -> String {
         Bits::Eight => "int8".to_owned(),
         Bits::Sixteen => "f16".to_owned(),
         Bits::ThirtyTwo => "f32".to_owned(),
-        few if wanted.calibrate => format!("cq{}-calibrated", few.number()),
-        few => format!("cq{}-plain", few.number()),
+        few => {
+            let codes = if few == Bits::One { "cq" } else { "tcq" };
+            let how = if wanted.calibrate { "calibrated" } else { "plain" };
+            format!("{codes}{}-{how}", few.number())
+        }
     }
 }
 
@@ -308,8 +311,8 @@ mod tests {
         };
         assert_eq!(of(Bits::Eight, true), "int8");
         assert_eq!(of(Bits::Sixteen, false), "f16");
-        assert_eq!(of(Bits::Four, true), "cq4-calibrated");
-        assert_eq!(of(Bits::Four, false), "cq4-plain");
+        assert_eq!(of(Bits::Four, true), "tcq4-calibrated");
+        assert_eq!(of(Bits::Four, false), "tcq4-plain");
     }
 
     #[test]

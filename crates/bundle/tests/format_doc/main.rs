@@ -179,6 +179,21 @@ fn codebooks_and_signs_are_those_of_the_page() {
         let whole: Vec<i8> = positive.iter().rev().map(|x| -x).chain(positive.clone()).collect();
         assert_eq!(Codebook::of(bits, d).integers()[..1 << bits], whole, "{row:?}");
     }
+    let rows = table("<!-- trellises -->");
+    assert_eq!(rows.len(), 5);
+    for (row, bits) in rows.iter().zip(2..) {
+        assert_eq!(row[0], bits.to_string());
+        let numbers = |text: &str| text.split(' ').map(|x| x.parse().unwrap()).collect::<Vec<i8>>();
+        let (positive, carries) = (numbers(&row[1]), numbers(&row[2]));
+        let whole: Vec<i8> = positive.iter().rev().map(|x| -x).chain(positive.clone()).collect();
+        for d in [128, 64, 32] {
+            let book = Codebook::of_trellis(bits, d);
+            assert_eq!(book.integers()[..1 << bits], whole, "{row:?}");
+            assert_eq!(book.carries().unwrap()[..], carries, "{row:?}");
+            let largest = whole[whole.len() - 1] + carries.iter().max().unwrap();
+            assert!(largest <= 127, "{row:?}");
+        }
+    }
     let page = page();
     let (_, rest) = page.split_once("<!-- cq signs -->").unwrap();
     let bits = u128::from_str_radix(rest.lines().nth(3).unwrap(), 16).unwrap();
@@ -192,8 +207,11 @@ fn codebooks_and_signs_are_those_of_the_page() {
 fn codebook_rows_decode_as_the_page_says() {
     let (n, k) = (19, 224);
     let rows: Vec<f32> = (0..n * k).map(|i| ((i * 37 % 101) as f32 - 50.0) / 100.0).collect();
-    for b in 1..=6usize {
-        let packed = cactus_quant::pack(Packing::of_codebook_bits(b as u32).unwrap(), n, k, &rows).unwrap();
+    for packing in Packing::ALL {
+        let Some(b) = packing.codebook_bits().map(|b| b as usize) else {
+            continue;
+        };
+        let packed = cactus_quant::pack(packing, n, k, &rows).unwrap();
         // One pair of groups, 128 and 64, and one of 32 alone.
         let (groups, block_bytes) = ([(0, 128), (128, 64), (192, 32)], 2 * 64 + 2 * b * 224);
         assert_eq!(packed.data().len(), 2 * block_bytes);
@@ -206,22 +224,30 @@ fn codebook_rows_decode_as_the_page_says() {
                 let values = pair + 64 + if g == 1 { 2 * b * 128 } else { 0 };
                 let at = pair + g % 2 * 32 + 2 * r;
                 let scale = half::f16::from_le_bytes([block[at], block[at + 1]]).to_f64();
-                let book = cactus_quant::cq::Codebook::of(b as u32, d).integers();
-                let c: Vec<f64> = (0..d)
+                let book = packing.codebook(d).unwrap();
+                let indices: Vec<usize> = (0..d)
                     .map(|input| {
                         let (chunk, j, e) = (values + input / 32 * 64 * b, input % 32 / 4, 4 * r + input % 4);
                         let byte = |vector: usize| usize::from(block[chunk + 64 * vector + e]);
-                        let index = match b {
+                        match b {
                             6 => (byte(j / 2) >> (4 * (j % 2)) & 15) + 16 * (byte(4 + j / 4) >> (2 * (j % 4)) & 3),
                             5 => (byte(j / 2) >> (4 * (j % 2)) & 15) + 16 * (byte(4) >> j & 1),
                             4 => byte(j / 2) >> (4 * (j % 2)) & 15,
                             3 => (byte(j / 4) >> (2 * (j % 4)) & 3) + 4 * (byte(2) >> j & 1),
                             2 => byte(j / 4) >> (2 * (j % 4)) & 3,
                             _ => byte(0) >> j & 1,
-                        };
-                        f64::from(book[index])
+                        }
                     })
                     .collect();
+                let path: Vec<usize> = (0..4).flat_map(|first| (first..d).step_by(4)).collect();
+                let mut c = vec![0.0; d];
+                for (place, &input) in path.iter().enumerate() {
+                    let carry = match (book.carries(), place) {
+                        (Some(carries), 1..) => carries[indices[path[place - 1]] % 4],
+                        _ => 0,
+                    };
+                    c[input] = f64::from(book.integers()[indices[input]] + carry);
+                }
                 for i in 0..d {
                     let h: f64 = (0..d)
                         .map(|q| if (i & q).count_ones() % 2 == 0 { c[q] } else { -c[q] })
@@ -233,7 +259,7 @@ fn codebook_rows_decode_as_the_page_says() {
                     };
                     let w = sign * h * scale / (64 * d) as f64;
                     let error = (w - f64::from(found[start + i])).abs();
-                    assert!(error <= 1e-6 * w.abs(), "{b} bits, output {o}, input {}", start + i);
+                    assert!(error <= 1e-6 * w.abs(), "{packing}, output {o}, input {}", start + i);
                     // And it is near the weight that was stored.
                     assert!(b < 4 || (w - f64::from(rows[o * k + start + i])).abs() < 0.2);
                 }

@@ -18,7 +18,7 @@ const SHAPES: [Shape; 7] = [
     Shape(128, 576, 3072),
     Shape(128, 896, 4864),
 ];
-const PACKINGS: [Packing; 4] = [Packing::Int8G32, Packing::Cq4G128, Packing::F16N16, Packing::F32N16];
+const PACKINGS: [Packing; 4] = [Packing::Int8G32, Packing::Tcq4G128, Packing::F16N16, Packing::F32N16];
 /// Weights that are read in turn, so that decoding reads memory and not the cache, as with a whole model.
 const WEIGHT_BYTES: usize = 128 << 20;
 /// Most bytes of activations, and of outputs.

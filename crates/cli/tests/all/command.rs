@@ -299,7 +299,7 @@ fn kernels_lists_every_tier_and_marks_one_pick() {
     let text = c.ok(&["kernels", "3,70,40", "--reps", "1", "--json"]);
     let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
     let tiers: Vec<&str> = cactus_kernels::Kernels::available().map(|k| k.tier().name()).collect();
-    for packing in ["int8_g32", "cq4_g128", "f16_n16", "f32_n16"] {
+    for packing in ["int8_g32", "tcq4_g128", "f16_n16", "f32_n16"] {
         let of: Vec<_> = rows.iter().filter(|r| r["packing"] == packing).collect();
         let listed: Vec<&str> = of.iter().map(|r| r["tier"].as_str().unwrap()).collect();
         assert_eq!(listed, tiers, "{packing}");
@@ -317,9 +317,9 @@ fn kernels_lists_every_tier_and_marks_one_pick() {
     ] {
         assert!(c.fails(&["kernels", shape]).contains(expected), "{shape}");
     }
-    let text = c.ok(&["kernels", "2,70,40", "--reps", "1", "--json", "--packing", "cq2_g128"]);
+    let text = c.ok(&["kernels", "2,70,40", "--reps", "1", "--json", "--packing", "tcq2_g128"]);
     let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
-    assert!(rows.iter().all(|r| r["packing"] == "cq2_g128") && rows.len() == tiers.len());
+    assert!(rows.iter().all(|r| r["packing"] == "tcq2_g128") && rows.len() == tiers.len());
     assert!(c.fails(&["kernels", "--packing", "q4"]).contains("int8_g32, "));
 }
 
@@ -366,7 +366,7 @@ fn convert_few_bits_calibrates_measures_and_refuses_what_is_too_far() {
     ]);
     let json: serde_json::Value = serde_json::from_str(&c.ok(&["inspect", "m", "--json", "--verify"])).unwrap();
     assert!(json["packings"]["int8_g32"]["tensors"].as_u64().unwrap() > 0, "{json}");
-    assert!(json["packings"]["cq3_g128"]["tensors"].as_u64().unwrap() > 0, "{json}");
+    assert!(json["packings"]["tcq3_g128"]["tensors"].as_u64().unwrap() > 0, "{json}");
     let quality = &json["quality"];
     assert!(quality["comparison"]["kl_mean"].as_f64().unwrap() > 0.0);
     // Whatever a linear reads has been seen, the output head too.

@@ -203,7 +203,7 @@ fn a_captured_language_model_is_measured_and_refused_like_any_other() {
     assert!(
         errors
             .iter()
-            .any(|t| t["packing"] == "cq6_g128" && t["relative"].as_f64().unwrap() > 0.0 && t["calibrated"] == true),
+            .any(|t| t["packing"] == "tcq6_g128" && t["relative"].as_f64().unwrap() > 0.0 && t["calibrated"] == true),
         "{shown}"
     );
     let made = c.json(&[
@@ -294,7 +294,7 @@ fn policies_name_towers_and_idle_rules_are_named() {
         assert!(!(tower == "vision" && packing.starts_with("cq")), "{name}: {packing}");
         seen.insert(format!("{tower} {packing}"));
     }
-    for expected in ["vision int8_g32", "text cq3_g128", "text cq6_g128"] {
+    for expected in ["vision int8_g32", "text tcq3_g128", "text tcq6_g128"] {
         assert!(seen.contains(expected), "{seen:?}");
     }
 

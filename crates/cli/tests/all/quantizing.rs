@@ -151,7 +151,7 @@ fn weights_that_are_no_numbers_are_named_and_zero_rows_are_kept() {
             "--force",
         ],
     );
-    for (bits, packing) in [("4", "cq4_g128"), ("16", "f16")] {
+    for (bits, packing) in [("4", "tcq4_g128"), ("16", "f16")] {
         let err = fails(dir, &["convert", "model", "n", "--bits", bits]);
         assert!(err.contains("row 3, column 7") && err.contains(packing), "{err}");
     }

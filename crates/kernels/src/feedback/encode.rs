@@ -6,15 +6,18 @@
 
 use super::Curvature;
 use super::factor::Factors;
+use super::walk::{Asked, Walk};
 use crate::exec::{Exec, Kernels};
-use cactus_quant::cq::{CQ_GROUP, CQ_UNIT, Codebook, Encoded, check_row, largest, rotation::rotate, write_group};
+use cactus_quant::cq::{
+    CQ_GROUP, CQ_UNIT, Codebook, Encoded, check_row, largest, rotation::rotate, trellis, write_group,
+};
 use cactus_quant::{BLOCK_ROWS, Error, Packed, PackedLayout, Packing, Result, pack_by};
 use cactus_simd::{Op, Simd};
 use half::f16;
 
 /// A value for each row of a block.
-type Lanes = [f32; BLOCK_ROWS];
-const ZEROS: Lanes = [0.0; BLOCK_ROWS];
+pub(super) type Lanes = [f32; BLOCK_ROWS];
+pub(super) const ZEROS: Lanes = [0.0; BLOCK_ROWS];
 /// How often the first factor of a group is fitted to indices and indices to the factor, as if there were no feedback.
 const FITS: usize = 3;
 /// How often a factor is fitted to the codes and the codes to the factor, after the first time.
@@ -37,15 +40,15 @@ impl Exec<'_> {
     ) -> Result<Packed> {
         let layout = PackedLayout::new(packing, n, k)?;
         let shape = |reason| Error::Shape { n, k, packing, reason };
-        let bits = packing
-            .codebook_bits()
-            .ok_or_else(|| shape("error feedback is for codebook packings"))?;
+        if packing.codebook_bits().is_none() {
+            return Err(shape("error feedback is for codebook packings"));
+        }
         if curvature.k() != k {
             return Err(shape("the second moments are of another number of inputs"));
         }
         let kernels = self.kernels;
         pack_by(layout, rows, self.step.width(), || {
-            let mut state = State::new(curvature, bits);
+            let mut state = State::new(curvature, packing);
             move |rows: &[f32], block: &mut [u8]| state.encode(kernels, rows, block)
         })
     }
@@ -54,10 +57,10 @@ impl Exec<'_> {
 /// Memory for the encoding of a block.
 struct State<'a> {
     curvature: &'a Curvature,
-    bits: u32,
-    /// The rotated weights of a span, by input.
+    packing: Packing,
+    /// The rotated weights of a span, in the order of the paths through its groups.
     weights: Vec<Lanes>,
-    /// What the stored weights lack, by input of the span.
+    /// What the stored weights lack, likewise.
     errors: Vec<Lanes>,
     best: Trial,
     next: Trial,
@@ -65,11 +68,12 @@ struct State<'a> {
     /// missing.
     targets: Vec<Lanes>,
     undisturbed: Vec<Lanes>,
+    walk: Walk,
 }
 
 /// A trial encoding of a group with a factor for each row.
 struct Trial {
-    /// The codebook's integers, by input.
+    /// The codebook's integers, carries included.
     levels: Vec<Lanes>,
     loss: Lanes,
     /// The factor of the integers that would have been best.
@@ -87,17 +91,18 @@ impl Trial {
 }
 
 impl<'a> State<'a> {
-    fn new(curvature: &'a Curvature, bits: u32) -> Self {
+    fn new(curvature: &'a Curvature, packing: Packing) -> Self {
         let widest = curvature.spans().iter().map(|f| f.span.size).max().unwrap_or(0);
         Self {
             curvature,
-            bits,
+            packing,
             weights: vec![ZEROS; widest],
             errors: vec![ZEROS; widest],
             best: Trial::new(),
             next: Trial::new(),
             targets: vec![ZEROS; CQ_GROUP],
             undisturbed: vec![ZEROS; CQ_GROUP],
+            walk: Walk::new(),
         }
     }
 
@@ -115,7 +120,9 @@ impl<'a> State<'a> {
         for factors in self.curvature.spans() {
             self.load(rows, factors);
             for &(index, start, d) in &factors.span.groups {
-                let book = Codebook::of(self.bits, d);
+                let Some(book) = self.packing.codebook(d) else {
+                    continue;
+                };
                 let group = Group {
                     state: self,
                     factors,
@@ -132,11 +139,14 @@ impl<'a> State<'a> {
                 for (r, &scale) in scales.iter().enumerate() {
                     let mut codes = [0; CQ_GROUP];
                     if scale != f16::ZERO {
-                        for (to, from) in codes.iter_mut().zip(&self.best.levels[..d]) {
-                            *to = book.nearest(from[r]);
+                        let mut carry = 0.0;
+                        for (place, integer) in self.best.levels[..d].iter().enumerate() {
+                            let code = book.nearest(integer[r] - carry);
+                            codes[trellis::input_at(place, d)] = code;
+                            carry = f32::from(book.carry_table()[usize::from(code & 15)]);
                         }
                     }
-                    write_group(block, self.bits, index, at, d, r, &Encoded { codes, scale });
+                    write_group(block, book.bits(), index, at, d, r, &Encoded { codes, scale });
                 }
             }
         }
@@ -155,8 +165,8 @@ impl<'a> State<'a> {
                 group[..part.len()].copy_from_slice(part);
                 rotate(&mut group[..d]);
                 let factor = 1.0 / (d as f32).sqrt();
-                for (lanes, x) in self.weights[start..].iter_mut().zip(&group[..d]) {
-                    lanes[r] = x * factor;
+                for (place, lanes) in self.weights[start..start + d].iter_mut().enumerate() {
+                    lanes[r] = group[trellis::input_at(place, d)] * factor;
                 }
             }
         }
@@ -264,6 +274,10 @@ impl Group<'_, '_> {
         let book_scale = self.book.scale() as f32;
         let mut scales = [f16::ZERO; BLOCK_ROWS];
         let mut tried = norms.map(|norm| f16::from_f32(norm / book_scale / unit));
+        if self.book.carries().is_some() {
+            // What fits levels without carries does not fit these.
+            return tried.iter().position(|scale| !scale.is_finite()).map_or(Ok(tried), Err);
+        }
         let mut least = [f32::INFINITY; BLOCK_ROWS];
         for _ in 0..FITS {
             if let Some(r) = tried.iter().position(|scale| !scale.is_finite()) {
@@ -301,14 +315,35 @@ impl Group<'_, '_> {
     #[inline(always)]
     fn trial<S: Simd>(&mut self, s: S, factors: &Lanes) {
         let (factor, inverse) = (s.load(factors), s.load(&factors.map(inverse_of)));
-        let State { next, undisturbed, .. } = &mut *self.state;
+        let State {
+            next,
+            undisturbed,
+            walk,
+            ..
+        } = &mut *self.state;
+        if let Some(carries) = self.book.carries() {
+            let asked = Asked {
+                book: self.book,
+                carries,
+                factors: self.factors,
+                start: self.start,
+                undisturbed: &undisturbed[..self.d],
+                factor: factors,
+                inverse: &factors.map(inverse_of),
+            };
+            walk.find(s, &asked, &mut next.levels);
+        }
         let (mut loss, mut with, mut square) = (s.zero(), s.zero(), s.zero());
         for i in 0..self.d {
             let row = &self.factors.row(self.start + i)[self.start..];
             let disturbance = before(s, &next.levels[..i], row);
             let undisturbed = s.load(&undisturbed[i]);
             let x = s.fnma(factor, disturbance, undisturbed);
-            let level = nearest(s, self.book, s.mul(x, inverse));
+            let level = if self.book.carries().is_some() {
+                s.load(&next.levels[i])
+            } else {
+                nearest(s, self.book, s.mul(x, inverse))
+            };
             s.store(level, &mut next.levels[i]);
             let weight = s.splat(self.factors.weight(self.start + i));
             let rest = s.fnma(factor, level, x);
@@ -329,7 +364,7 @@ fn inverse_of(factor: f32) -> f32 {
 
 /// `Σ values_j u_j`, in four sums.
 #[inline(always)]
-fn before<S: Simd>(s: S, values: &[Lanes], u: &[f32]) -> S::F {
+pub(super) fn before<S: Simd>(s: S, values: &[Lanes], u: &[f32]) -> S::F {
     let mut sums = [s.zero(); 4];
     let (fours, rest) = values[..u.len().min(values.len())].as_chunks::<4>();
     for (v, u) in fours.iter().zip(u.as_chunks::<4>().0) {

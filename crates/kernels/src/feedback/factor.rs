@@ -2,17 +2,21 @@
 
 use super::{SecondMoments, Span};
 use crate::exec::{Exec, SharedMut};
-use cactus_quant::cq::rotation::rotate;
+use cactus_quant::cq::{CQ_GROUP, rotation::rotate, trellis};
 use cactus_simd::{Op, Simd};
 
 /// Share of the mean diagonal added to the diagonal.
 pub const DAMPING: f64 = 0.01;
+/// How much of what two different inputs have in common counts as chance: second moments are of some thousand tokens, and feedback that
+/// trusts all they say makes good what only those tokens lack (Ledoit and Wolf 2004, with the diagonal as target).
+pub const SHRINKAGE: f32 = 0.06;
 /// Rows factored before the rest is brought up to date.
 const PANEL: usize = 64;
 /// Columns updated at a time, so that a panel stays in the cache nearest to the CPU.
 const COLUMNS: usize = 128;
 
-/// The factored second moments of the inputs of a matrix `[n, k]`, in the rotated basis of the packings, span by span.
+/// The factored second moments of the inputs of a matrix `[n, k]`, in the rotated basis of the packings, span by span. The
+/// inputs of each group are in the order of the path through it ([`trellis::input_at`]).
 #[derive(Debug)]
 pub struct Curvature {
     k: usize,
@@ -93,6 +97,7 @@ impl Exec<'_> {
             let mut rows = vec![0f32; n * n];
             if let Some(factor) = factor {
                 moments.each(&out.span, &mut |i, j, x| {
+                    let x = if i == j { x } else { x * (1.0 - SHRINKAGE) };
                     rows[i * n + j] = x * factor;
                     rows[j * n + i] = x * factor;
                 });
@@ -108,14 +113,18 @@ impl Exec<'_> {
     }
 }
 
-/// Rotates rows and columns of a symmetric matrix into the basis of the packings.
+/// Rotates rows and columns of a symmetric matrix into the basis of the packings, in the order of the paths through groups.
 fn rotate_both(h: &mut [f32], span: &Span) {
     let n = span.size;
     let turn = |row: &mut [f32]| {
         for &(_, start, d) in &span.groups {
             rotate(&mut row[start..start + d]);
             let factor = 1.0 / (d as f32).sqrt();
-            row[start..start + d].iter_mut().for_each(|x| *x *= factor);
+            let mut group = [0.0; CQ_GROUP];
+            group[..d].copy_from_slice(&row[start..start + d]);
+            for (place, x) in row[start..start + d].iter_mut().enumerate() {
+                *x = group[trellis::input_at(place, d)] * factor;
+            }
         }
     };
     h.chunks_exact_mut(n).for_each(turn);

@@ -23,8 +23,9 @@
 mod encode;
 mod factor;
 mod moments;
+mod walk;
 
-pub use factor::{Curvature, DAMPING, Factors};
+pub use factor::{Curvature, DAMPING, Factors, SHRINKAGE};
 pub use moments::SecondMoments;
 
 use crate::parts::part_range;

@@ -2,11 +2,12 @@
 //!
 //! A register tile is `R` rows of activations by `B` blocks of 16 outputs, as of the INT8 product. For each line of 64
 //! indices the codebook's integers are looked up in a register, then multiplied by the 4 integers of every row, broadcast
-//! to all lanes. One scale holds for 128 inputs on either side, so little is left to do in floats.
+//! to all lanes. What the indices of a line carry to the next is looked up beside them and added there (zeros where the packing
+//! has no trellis). One scale holds for 128 inputs on either side, so little is left to do in floats.
 
 use super::rotated::{RotatedCell, RotatedRows};
 use super::tile::{Tile, begin, end, store, walk};
-use super::{GEMV_ROWS, TILE_ROWS, Target};
+use super::{GEMV_ROWS, TILE_ROWS, Target, fetch_ahead};
 use crate::exec::{Exec, Kernels};
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, Codebook};
 use cactus_quant::{BLOCK_ROWS, PackedView};
@@ -20,8 +21,8 @@ const GEMV_RUN_BYTES: usize = 1 << 20;
 /// Bytes of the scales of a pair of groups.
 const SCALE_LINE_BYTES: usize = 2 * BLOCK_ROWS * 2;
 
-/// Integers of the codebooks for groups of 128, 64 and 32.
-type Books = [&'static [i8; 64]; 3];
+/// The codebooks for groups of 128, 64 and 32.
+pub(super) type Books = [&'static Codebook; 3];
 
 impl Exec<'_> {
     pub(super) fn linear_cq(&self, w: &PackedView<'_>, bits: u32, x: &RotatedRows<'_>, target: &Target<'_>) {
@@ -36,7 +37,10 @@ impl Exec<'_> {
     }
 
     fn linear_cq_bits<const BITS: usize>(&self, w: &PackedView<'_>, x: &RotatedRows<'_>, target: &Target<'_>) {
-        let books = [128, 64, 32].map(|d| Codebook::of(BITS as u32, d).integers());
+        let [Some(whole), Some(half), Some(quarter)] = [128, 64, 32].map(|d| w.packing().codebook(d)) else {
+            return;
+        };
+        let books = [whole, half, quarter];
         let (rows, kernels) = (x.rows(), self.kernels);
         let weights = w.layout().data_bytes() / BITS * 8;
         let run = |blocks: Range<usize>, wide| {
@@ -118,7 +122,7 @@ impl<const BITS: usize> Op for TileOp<'_, '_, BITS> {
 impl<const BITS: usize> TileOp<'_, '_, BITS> {
     /// Size of group `g`, and its codebook.
     #[inline(always)]
-    fn group_of(&self, g: usize) -> (usize, &'static [i8; 64]) {
+    fn group_of(&self, g: usize) -> (usize, &'static Codebook) {
         if g < self.whole {
             (CQ_GROUP, self.books[0])
         } else if g == self.whole && self.rest >= 64 {
@@ -173,7 +177,7 @@ type Weights<'a, const BITS: usize> = (&'a [u16; 16], &'a [[[u8; 64]; BITS]]);
 #[inline(always)]
 fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: usize>(
     s: S,
-    book: &[i8; 64],
+    book: &Codebook,
     weights: [Weights<'_, BITS>; B],
     cells: &[RotatedCell; R],
     sums: &mut [[S::F; B]; R],
@@ -181,11 +185,26 @@ fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: us
     let mut dots = begin::<S, _, R, B, C>(s, cells);
     // At most four, which the bound lets the compiler see.
     let chunks = weights[0].1.len().min(CQ_GROUP / CQ_GRAIN);
+    let (levels, carries) = (book.integers(), book.carry_table());
+    // The path of a trellis comes to the first line from the last one.
+    let mut carry = [s.no_bytes(); B];
+    for b in 0..B {
+        if let Some(last) = weights[b].1[..chunks].last() {
+            let (_, next) = s.lookup_quads::<BITS>(levels, carries, last, 7, carry[b]);
+            carry[b] = s.next_bytes(next);
+        }
+    }
     for c in 0..chunks {
+        for b in 0..B {
+            for vector in 0..BITS {
+                fetch_ahead(s, weights[b].1[c][vector].as_ptr());
+            }
+        }
         macro_rules! line {
             ($j:expr) => {
                 for b in 0..B {
-                    let quads = s.lookup_quads::<BITS>(book, &weights[b].1[c], $j);
+                    let (quads, next) = s.lookup_quads::<BITS>(levels, carries, &weights[b].1[c], $j, carry[b]);
+                    carry[b] = next;
                     for r in 0..R {
                         dots[r][b][$j % C] = s.dot(dots[r][b][$j % C], quads, cells[r].quads[8 * c + $j]);
                     }

@@ -5,7 +5,7 @@
 
 use super::rows::{Cell, QuantizedRows};
 use super::tile::{Tile, begin, end, store, walk};
-use super::{GEMV_ROWS, TILE_ROWS, Target};
+use super::{GEMV_ROWS, TILE_ROWS, Target, fetch_ahead};
 use crate::exec::{Exec, Kernels};
 use bytemuck::{Pod, Zeroable};
 use cactus_quant::{GROUP_BYTES, PackedView, SCALE_LINE_BYTES};
@@ -209,6 +209,7 @@ fn group<S: Simd, const R: usize, const B: usize, const C: usize>(
     let mut dots = begin::<S, _, R, B, C>(s, cells);
     for j in 0..GROUP_BYTES / 64 {
         for b in 0..B {
+            fetch_ahead(s, weights[b].1[j].as_ptr().cast());
             let quads = s.load_quads(&weights[b].1[j]);
             for r in 0..R {
                 dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[j]);

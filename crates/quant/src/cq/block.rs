@@ -11,8 +11,8 @@
 //! - 5 and 6 bits: four vectors as of 4 bits with the low four bits, then one or two as of 1 or 2 bits with the high ones.
 
 use super::rotation::{SIGNS, hadamard};
-use super::{CQ_GRAIN, CQ_GROUP, Codebook, groups};
-use crate::packing::BLOCK_ROWS;
+use super::{CQ_GRAIN, CQ_GROUP, groups, trellis};
+use crate::packing::{BLOCK_ROWS, Packing};
 use half::f16;
 
 /// Bytes of the scales of a pair of groups.
@@ -95,19 +95,22 @@ pub(super) fn get(bytes: &[u8], bits: u32, i: usize, r: usize) -> u8 {
     }
 }
 
-/// Reads row `r` of a block into `out`, which has `k` elements. Integer sums are exact, so there is one result.
-pub(crate) fn decode_row(block: &[u8], bits: u32, r: usize, out: &mut [f32]) {
+/// Reads row `r` of a block of a codebook packing into `out`, which has `k` elements. Integer sums are exact, so there is one
+/// result.
+pub(crate) fn decode_row(block: &[u8], packing: Packing, r: usize, out: &mut [f32]) {
     let k = out.len();
+    let bits = packing.codebook_bits().unwrap_or_default();
     for (index, (start, d)) in groups(k).enumerate() {
+        let Some(book) = packing.codebook(d) else {
+            return;
+        };
         let (scale_at, values_at) = offsets(index, start, bits);
         let at = scale_at + 2 * r;
         let scale = f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
-        let integers = Codebook::of(bits, d).integers();
         let bytes = &block[values_at..];
+        let codes: [u8; CQ_GROUP] = std::array::from_fn(|i| if i < d { get(bytes, bits, i, r) } else { 0 });
         let mut group = [0i32; CQ_GROUP];
-        for (i, x) in group[..d].iter_mut().enumerate() {
-            *x = i32::from(integers[usize::from(get(bytes, bits, i, r))]);
-        }
+        trellis::integers(book, &codes[..d], &mut group[..d]);
         hadamard(&mut group[..d]);
         let factor = scale * (1.0 / (super::CQ_UNIT * d as f32));
         for ((out, &x), &sign) in out[start..k.min(start + d)].iter_mut().zip(&group).zip(&SIGNS) {

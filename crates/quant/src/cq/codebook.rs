@@ -6,8 +6,9 @@
 //! and rounded to `i8`, by that scale of a few that loses least (under 0.2 % of the error up to 4 bits, 2 % at 5, 9 % at 6).
 //!
 //! Only additions, multiplications, divisions and square roots are used, which IEEE 754 defines to the bit: every machine
-//! gets the same codebooks.
+//! gets the same codebooks. Those of trellises are constants of the format ([`trellis`]).
 
+use super::trellis::{self, STATES};
 use std::sync::OnceLock;
 
 /// Most levels of a codebook.
@@ -28,6 +29,8 @@ pub struct Codebook {
     scale: f64,
     /// Middles between the integers.
     boundaries: [f32; MAX_LEVELS - 1],
+    carries: Option<[i8; STATES]>,
+    carry_table: [i8; 16],
 }
 
 impl Codebook {
@@ -49,16 +52,45 @@ impl Codebook {
         BOOKS[size][bits as usize - 1].get_or_init(|| Self::new(bits, d))
     }
 
+    /// The codebook with carries of `bits` (2 to 6) for groups of `d` inputs (32, 64 or 128).
+    ///
+    /// # Panics
+    /// For other numbers: a programming error.
+    #[inline]
+    #[must_use]
+    pub fn of_trellis(bits: u32, d: usize) -> &'static Self {
+        static BOOKS: [[OnceLock<Codebook>; 5]; 3] = [const { [const { OnceLock::new() }; 5] }; 3];
+        assert!((2..=6).contains(&bits), "a trellis of {bits} bits");
+        let size = match d {
+            32 => 0,
+            64 => 1,
+            128 => 2,
+            _ => panic!("a codebook for groups of {d}"),
+        };
+        BOOKS[size][bits as usize - 2].get_or_init(|| {
+            let (positive, carries, scale) = trellis::table(bits);
+            // A coordinate of a unit vector has the standard deviation 1/√d.
+            let scale = scale * (d as f64).sqrt();
+            let half: Vec<f64> = positive.iter().map(|&q| f64::from(q) / scale).collect();
+            Self::of_levels(bits, &half, positive, scale, Some(carries))
+        })
+    }
+
     fn new(bits: u32, d: usize) -> Self {
         let density = Density::new(d);
         let half = lloyd_max(&density, 1 << (bits - 1));
         let (scale, rounded) = to_integers(&density, &half);
+        Self::of_levels(bits, &half, &rounded, scale, None)
+    }
+
+    /// A symmetric codebook of these positive levels and their integers.
+    fn of_levels(bits: u32, half: &[f64], rounded: &[i8], scale: f64, carries: Option<[i8; STATES]>) -> Self {
         let levels: Vec<f64> = half.iter().rev().map(|x| -x).chain(half.iter().copied()).collect();
         let mut integers = [0; MAX_LEVELS];
         for (out, &q) in integers.iter_mut().zip(rounded.iter().rev()) {
             *out = -q;
         }
-        integers[rounded.len()..levels.len()].copy_from_slice(&rounded);
+        integers[rounded.len()..levels.len()].copy_from_slice(rounded);
         let mut boundaries = [f32::INFINITY; MAX_LEVELS - 1];
         for (b, pair) in boundaries.iter_mut().zip(integers[..levels.len()].windows(2)) {
             *b = (f32::from(pair[0]) + f32::from(pair[1])) / 2.0;
@@ -69,6 +101,8 @@ impl Codebook {
             integers,
             scale,
             boundaries,
+            carries,
+            carry_table: std::array::from_fn(|i| carries.unwrap_or_default()[i % STATES]),
         }
     }
 
@@ -89,6 +123,21 @@ impl Codebook {
     #[must_use]
     pub fn integers(&self) -> &[i8; MAX_LEVELS] {
         &self.integers
+    }
+
+    /// What an index adds to the integer of the next weight on the path of a trellis, by its low two bits; `None` where every
+    /// weight is its own integer.
+    #[inline]
+    #[must_use]
+    pub fn carries(&self) -> Option<&[i8; STATES]> {
+        self.carries.as_ref()
+    }
+
+    /// [`Codebook::carries`] by the low four bits of an index, zeros where there are none: a table of one register.
+    #[inline]
+    #[must_use]
+    pub fn carry_table(&self) -> &[i8; 16] {
+        &self.carry_table
     }
 
     /// Middles between neighboring integers, in ascending order: one fewer than levels.

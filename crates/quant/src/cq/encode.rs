@@ -1,8 +1,10 @@
-//! Encoding without error feedback: every weight becomes the nearest level, under the scale that fits best.
+//! Encoding without error feedback: every weight becomes the nearest level, or takes the best path through the trellis, under
+//! the scale that fits best.
 
 use super::block::{offsets, put};
 use super::rotation::rotate;
-use super::{CQ_GROUP, CQ_UNIT, Codebook, groups};
+use super::{CQ_GROUP, CQ_UNIT, Codebook, groups, trellis};
+use crate::packing::Packing;
 use half::f16;
 
 /// How often a scale is fitted to indices and indices to the scale.
@@ -29,11 +31,19 @@ pub(super) fn norm_scale(book: &Codebook, rotated: &[f32]) -> Option<f16> {
     scale.is_finite().then_some(scale)
 }
 
-/// The indices of the levels nearest to the rotated group under `scale`.
-pub(super) fn nearest(book: &Codebook, rotated: &[f32], scale: f16, codes: &mut [u8; CQ_GROUP]) {
+/// The indices with the least squared error for the rotated group under `scale`.
+pub(super) fn assign(book: &Codebook, rotated: &[f32], scale: f16, codes: &mut [u8; CQ_GROUP]) {
     let inverse = CQ_UNIT / scale.to_f32();
-    for (code, &x) in codes.iter_mut().zip(rotated) {
-        *code = book.nearest(x * inverse);
+    match book.carries() {
+        None => {
+            for (code, &x) in codes.iter_mut().zip(rotated) {
+                *code = book.nearest(x * inverse);
+            }
+        }
+        Some(carries) => {
+            let targets: Vec<f32> = rotated.iter().map(|x| x * inverse).collect();
+            trellis::assign(book, carries, &targets, &mut codes[..targets.len()]);
+        }
     }
 }
 
@@ -51,10 +61,12 @@ pub(super) fn encode_group(book: &Codebook, rotated: &[f32]) -> Option<Encoded> 
     let mut least = f64::INFINITY;
     for _ in 0..FITS {
         let mut codes = [0; CQ_GROUP];
-        nearest(book, rotated, scale, &mut codes);
+        assign(book, rotated, scale, &mut codes);
+        let mut group = [0; CQ_GROUP];
+        trellis::integers(book, &codes[..rotated.len()], &mut group);
         let (mut with, mut square) = (0f64, 0f64);
-        for (&x, &code) in rotated.iter().zip(&codes) {
-            let q = f64::from(book.integers()[usize::from(code)]);
+        for (&x, &q) in rotated.iter().zip(&group) {
+            let q = f64::from(q);
             with += f64::from(x) * q;
             square += q * q;
         }
@@ -92,7 +104,8 @@ pub fn write_group(block: &mut [u8], bits: u32, index: usize, start: usize, d: u
 
 /// Writes up to 16 rows of `k` values as one block of zeros. On a value that is not finite, or a group too large for its
 /// scale, returns row and column.
-pub(crate) fn encode_block(rows: &[f32], k: usize, bits: u32, block: &mut [u8]) -> Result<(), (usize, usize)> {
+pub(crate) fn encode_block(rows: &[f32], k: usize, packing: Packing, block: &mut [u8]) -> Result<(), (usize, usize)> {
+    let bits = packing.codebook_bits().unwrap_or_default();
     for (r, row) in rows.chunks_exact(k).enumerate() {
         check_row(row).map_err(|column| (r, column))?;
         for (index, (start, d)) in groups(k).enumerate() {
@@ -100,7 +113,10 @@ pub(crate) fn encode_block(rows: &[f32], k: usize, bits: u32, block: &mut [u8]) 
             let part = &row[start..k.min(start + d)];
             rotated[..part.len()].copy_from_slice(part);
             rotate(&mut rotated[..d]);
-            let group = encode_group(Codebook::of(bits, d), &rotated[..d]).ok_or_else(|| (r, start + largest(part)))?;
+            let Some(book) = packing.codebook(d) else {
+                continue;
+            };
+            let group = encode_group(book, &rotated[..d]).ok_or_else(|| (r, start + largest(part)))?;
             write_group(block, bits, index, start, d, r, &group);
         }
     }
@@ -154,8 +170,7 @@ mod tests {
     }
 
     /// Mean squared error relative to the mean square, by the norm's scale and by the fitted one.
-    fn errors(bits: u32, d: usize, weights: &[f32]) -> (f64, f64) {
-        let book = Codebook::of(bits, d);
+    fn errors(book: &Codebook, d: usize, weights: &[f32]) -> (f64, f64) {
         let (mut by_norm, mut fitted, mut square) = (0f64, 0f64, 0f64);
         for chunk in weights.chunks_exact(d) {
             let mut x = [0.0; CQ_GROUP];
@@ -164,14 +179,16 @@ mod tests {
             let x = &x[..d];
             let error = |codes: &[u8], scale: f16| -> f64 {
                 let s = scale.to_f64() / 64.0;
+                let mut group = [0; CQ_GROUP];
+                trellis::integers(book, &codes[..d], &mut group);
                 x.iter()
-                    .zip(codes)
-                    .map(|(&x, &c)| (f64::from(x) - s * f64::from(book.integers()[usize::from(c)])).powi(2))
+                    .zip(group)
+                    .map(|(&x, q)| (f64::from(x) - s * f64::from(q)).powi(2))
                     .sum()
             };
             let scale = norm_scale(book, x).unwrap();
             let mut codes = [0; CQ_GROUP];
-            nearest(book, x, scale, &mut codes);
+            assign(book, x, scale, &mut codes);
             by_norm += error(&codes, scale);
             let best = encode_group(book, x).unwrap();
             fitted += error(&best.codes, best.scale);
@@ -199,7 +216,7 @@ mod tests {
             }
             theory /= mass;
             assert!((theory / normal_theory - 1.0).abs() < 0.04, "{bits}: {theory}");
-            let (by_norm, fitted) = errors(bits, 128, &weights);
+            let (by_norm, fitted) = errors(book, 128, &weights);
             assert!(
                 (by_norm / theory - 1.0).abs() < 0.01,
                 "{bits}: {by_norm}, theory {theory}"
@@ -209,11 +226,29 @@ mod tests {
     }
 
     #[test]
+    fn trellises_lose_less_than_levels_alone() {
+        for d in [128, 64, 32] {
+            let weights = normal(d * 4000, 5);
+            for (bits, most) in [(2, 0.84), (3, 0.76), (4, 0.74), (5, 0.79), (6, 0.87)] {
+                let (_, plain) = errors(Codebook::of(bits, d), d, &weights);
+                let (_, trellis) = errors(Codebook::of_trellis(bits, d), d, &weights);
+                // The shorter a path, the more its first weight weighs, which has no carry.
+                let most = most + 6.0 / (d * d) as f64 * 16.0;
+                assert!(
+                    trellis < most * plain,
+                    "{bits} {d}: {trellis} {plain} {}",
+                    trellis / plain
+                );
+            }
+        }
+    }
+
+    #[test]
     fn weights_of_any_distribution_become_nearly_normal() {
         // One weight in 16 is ten times as large: what groups under a common maximum cannot bear.
         let mut weights = normal(128 * 1000, 4);
         weights.iter_mut().step_by(16).for_each(|x| *x *= 10.0);
-        let (_, fitted) = errors(4, 128, &weights);
+        let (_, fitted) = errors(Codebook::of(4, 128), 128, &weights);
         assert!(fitted < 0.0105, "{fitted}");
     }
 }

@@ -26,6 +26,7 @@ mod codebook;
 mod encode;
 
 pub mod rotation;
+pub mod trellis;
 
 pub use codebook::Codebook;
 pub use encode::{Encoded, check_row, largest, write_group};

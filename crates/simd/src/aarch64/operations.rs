@@ -105,6 +105,7 @@ impl<L: Level> Simd for Arm<L> {
     type M = M;
     type Quads = Bytes;
     type QuadsPlain = Bytes;
+    type Bytes = Bytes;
 
     const TILE_ROWS: usize = 4;
 
@@ -403,16 +404,45 @@ impl<L: Level> Simd for Arm<L> {
         self.dot(acc, q, x)
     }
     #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 64], chunk: &[[u8; 64]; BITS], line: usize) -> Bytes {
-        let find = |at: usize| {
-            let index = indices(chunk, line, at);
-            intrinsics!(match BITS {
-                6 => vqtbl4q_s8(vld1q_s8_x4(book.as_ptr()), index),
-                5 => vqtbl2q_s8(vld1q_s8_x2(book.as_ptr()), index),
-                _ => vqtbl1q_s8(vld1q_s8(book.as_ptr()), index),
-            })
-        };
-        [find(0), find(16), find(32), find(48)]
+    fn no_bytes(self) -> Bytes {
+        intrinsics!([vdupq_n_s8(0); 4])
+    }
+    #[inline(always)]
+    fn next_bytes(self, bytes: Bytes) -> Bytes {
+        let mut next = bytes;
+        for v in &mut next {
+            *v = intrinsics!(vreinterpretq_s8_u32(vshlq_n_u32::<8>(vreinterpretq_u32_s8(*v))));
+        }
+        next
+    }
+    #[inline(always)]
+    fn lookup_quads<const BITS: usize>(
+        self,
+        book: &[i8; 64],
+        carries: &[i8; 16],
+        chunk: &[[u8; 64]; BITS],
+        line: usize,
+        carry: Bytes,
+    ) -> (Bytes, Bytes) {
+        let (mut quads, mut next) = (carry, carry);
+        for part in 0..4 {
+            let index = indices(chunk, line, 16 * part);
+            intrinsics!({
+                let found = match BITS {
+                    6 => vqtbl4q_s8(vld1q_s8_x4(book.as_ptr()), index),
+                    5 => vqtbl2q_s8(vld1q_s8_x2(book.as_ptr()), index),
+                    _ => vqtbl1q_s8(vld1q_s8(book.as_ptr()), index),
+                };
+                let low = if BITS > 4 {
+                    vandq_u8(index, vdupq_n_u8(15))
+                } else {
+                    index
+                };
+                next[part] = vqtbl1q_s8(vld1q_s8(carries.as_ptr()), low);
+                quads[part] = vaddq_s8(found, carry[part]);
+            });
+        }
+        (quads, next)
     }
     #[inline(always)]
     fn hadamard_lanes(self, v: F) -> F {

@@ -176,6 +176,7 @@ impl Simd for Simd128 {
     type M = F;
     type Quads = Words;
     type QuadsPlain = Words;
+    type Bytes = [v128; 4];
 
     const TILE_ROWS: usize = 4;
 
@@ -472,20 +473,47 @@ impl Simd for Simd128 {
         self.dot(acc, q, x)
     }
     #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 64], chunk: &[[u8; 64]; BITS], line: usize) -> Words {
+    fn no_bytes(self) -> [v128; 4] {
+        [u8x16_splat(0); 4]
+    }
+    #[inline(always)]
+    fn next_bytes(self, bytes: [v128; 4]) -> [v128; 4] {
+        let mut next = bytes;
+        for v in &mut next {
+            *v = u32x4_shl(*v, 8);
+        }
+        next
+    }
+    #[inline(always)]
+    fn lookup_quads<const BITS: usize>(
+        self,
+        book: &[i8; 64],
+        carries: &[i8; 16],
+        chunk: &[[u8; 64]; BITS],
+        line: usize,
+        carry: [v128; 4],
+    ) -> (Words, [v128; 4]) {
         // SAFETY: the reference is to 64 bytes, and `from < 4`.
         let levels = |from: usize| unsafe { v128_load(book.as_ptr().add(16 * from).cast()) };
         // An index outside of a table finds zero there.
-        let find = |at: usize| {
-            let index = indices(chunk, line, at);
+        let carries = load(carries);
+        let (mut quads, mut next) = ([[u8x16_splat(0); 2]; 4], carry);
+        for part in 0..4 {
+            let index = indices(chunk, line, 16 * part);
             let mut found = u8x16_swizzle(levels(0), index);
             for table in 1..(1usize << BITS).div_ceil(16) {
                 let index = u8x16_sub(index, u8x16_splat(16 * table as u8));
                 found = v128_or(found, u8x16_swizzle(levels(table), index));
             }
-            words(found)
-        };
-        [find(0), find(16), find(32), find(48)]
+            let low = if BITS > 4 {
+                v128_and(index, u8x16_splat(15))
+            } else {
+                index
+            };
+            next[part] = u8x16_swizzle(carries, low);
+            quads[part] = words(i8x16_add(found, carry[part]));
+        }
+        (quads, next)
     }
     #[inline(always)]
     fn hadamard_lanes(self, v: F) -> F {

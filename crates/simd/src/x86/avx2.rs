@@ -38,9 +38,11 @@ impl<L: Level> Ymm<L> {
     fn lookup_half<const BITS: usize, const AT: usize>(
         self,
         book: &[i8; 64],
+        carries: &[i8; 16],
         chunk: &[[u8; 64]; BITS],
         line: usize,
-    ) -> __m256i {
+        carry: __m256i,
+    ) -> (__m256i, __m256i) {
         intrinsics!({
             // Sixteen levels at a time; which of them the high bits of an index choose.
             let levels = |from: usize| {
@@ -77,7 +79,7 @@ impl<L: Level> Ymm<L> {
                 let bytes = _mm256_loadu_si256(chunk[vector].as_ptr().add(AT).cast());
                 _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit)
             };
-            match BITS {
+            let found = match BITS {
                 5 => _mm256_blendv_epi8(found, _mm256_shuffle_epi8(levels(1), index), has(4, line)),
                 6 => {
                     let (vector, bit) = (4 + line / 4, 2 * (line % 4));
@@ -90,7 +92,9 @@ impl<L: Level> Ymm<L> {
                     _mm256_blendv_epi8(low, _mm256_blendv_epi8(two, three, fourth), has(vector, bit + 1))
                 }
                 _ => found,
-            }
+            };
+            let carries = _mm256_broadcastsi128_si256(_mm_loadu_si128(carries.as_ptr().cast()));
+            (_mm256_add_epi8(found, carry), _mm256_shuffle_epi8(carries, index))
         })
     }
 
@@ -141,6 +145,7 @@ impl<L: Level> Simd for Ymm<L> {
     type M = [__m256; 2];
     type Quads = L::Quads;
     type QuadsPlain = [__m256i; 2];
+    type Bytes = [__m256i; 2];
 
     const TILE_ROWS: usize = 4;
 
@@ -423,12 +428,25 @@ impl<L: Level> Simd for Ymm<L> {
         L::dot_unsigned(self, acc, self.splat_i(x), q)
     }
     #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 64], chunk: &[[u8; 64]; BITS], line: usize) -> L::Quads {
-        let values = [
-            self.lookup_half::<BITS, 0>(book, chunk, line),
-            self.lookup_half::<BITS, 32>(book, chunk, line),
-        ];
-        L::quads(self, values)
+    fn no_bytes(self) -> [__m256i; 2] {
+        intrinsics!([_mm256_setzero_si256(); 2])
+    }
+    #[inline(always)]
+    fn next_bytes(self, bytes: [__m256i; 2]) -> [__m256i; 2] {
+        intrinsics!([_mm256_slli_epi32::<8>(bytes[0]), _mm256_slli_epi32::<8>(bytes[1])])
+    }
+    #[inline(always)]
+    fn lookup_quads<const BITS: usize>(
+        self,
+        book: &[i8; 64],
+        carries: &[i8; 16],
+        chunk: &[[u8; 64]; BITS],
+        line: usize,
+        carry: [__m256i; 2],
+    ) -> (L::Quads, [__m256i; 2]) {
+        let (low, next_low) = self.lookup_half::<BITS, 0>(book, carries, chunk, line, carry[0]);
+        let (high, next_high) = self.lookup_half::<BITS, 32>(book, carries, chunk, line, carry[1]);
+        (L::quads(self, [low, high]), [next_low, next_high])
     }
     #[inline(always)]
     fn hadamard_lanes(self, v: Self::F) -> Self::F {

@@ -84,6 +84,7 @@ impl Simd for Avx512 {
     type M = __mmask16;
     type Quads = __m512i;
     type QuadsPlain = __m512i;
+    type Bytes = __m512i;
 
     const TILE_ROWS: usize = 8;
 
@@ -306,7 +307,22 @@ impl Simd for Avx512 {
         intrinsics!(_mm512_dpbusd_epi32(acc, _mm512_set1_epi32(x), q))
     }
     #[inline(always)]
-    fn lookup_quads<const BITS: usize>(self, book: &[i8; 64], chunk: &[[u8; 64]; BITS], line: usize) -> __m512i {
+    fn no_bytes(self) -> __m512i {
+        intrinsics!(_mm512_setzero_si512())
+    }
+    #[inline(always)]
+    fn next_bytes(self, bytes: __m512i) -> __m512i {
+        intrinsics!(_mm512_slli_epi32::<8>(bytes))
+    }
+    #[inline(always)]
+    fn lookup_quads<const BITS: usize>(
+        self,
+        book: &[i8; 64],
+        carries: &[i8; 16],
+        chunk: &[[u8; 64]; BITS],
+        line: usize,
+        carry: __m512i,
+    ) -> (__m512i, __m512i) {
         intrinsics!({
             // Sixteen levels of the book at a time, moved to 0..=255 as `load_quads` does with weights.
             let levels = |from: usize| {
@@ -335,7 +351,7 @@ impl Simd for Avx512 {
                 let bytes = _mm512_loadu_si512(chunk[vector].as_ptr().cast());
                 _mm512_test_epi8_mask(bytes, _mm512_set1_epi8((1u8 << bit).cast_signed()))
             };
-            match BITS {
+            let found = match BITS {
                 5 => _mm512_mask_shuffle_epi8(found, has(4, line), levels(1), index),
                 6 => {
                     let (vector, bit) = (4 + line / 4, 2 * (line % 4));
@@ -345,7 +361,9 @@ impl Simd for Avx512 {
                     _mm512_mask_shuffle_epi8(found, fourth & fifth, levels(3), index)
                 }
                 _ => found,
-            }
+            };
+            let carries = _mm512_broadcast_i32x4(_mm_loadu_si128(carries.as_ptr().cast()));
+            (_mm512_add_epi8(found, carry), _mm512_shuffle_epi8(carries, index))
         })
     }
     #[inline(always)]

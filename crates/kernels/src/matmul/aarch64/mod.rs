@@ -69,7 +69,7 @@ pub(super) fn outer_int8(
 pub(super) fn outer_cq<const BITS: usize>(
     isa: Isa,
     w: &PackedView<'_>,
-    books: [&'static [i8; 64]; 3],
+    books: super::cq::Books,
     blocks: Range<usize>,
     x: &RotatedRows<'_>,
     target: &Target<'_>,

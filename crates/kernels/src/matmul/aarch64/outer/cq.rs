@@ -5,7 +5,7 @@ use super::super::super::rotated::{RotatedCell, RotatedRows};
 use super::super::super::{TILE_ROWS, Target};
 use super::{Dots, LINE, Lanes, Part, Shape, add, load_sums, multiply, streams, transpose};
 use bytemuck::Zeroable;
-use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, groups};
+use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, Codebook, groups};
 use cactus_quant::{BLOCK_ROWS, PackedView, SCALE_LINE_BYTES};
 use cactus_simd::{NeonI8mm, OpFor, Simd, Sme2};
 use std::arch::aarch64::*;
@@ -21,8 +21,8 @@ const LINES: usize = CQ_GROUP / 4;
 #[derive(Clone, Copy)]
 pub(in super::super) struct CqProduct<'a, 'b, const BITS: usize> {
     pub(in super::super) w: &'a PackedView<'b>,
-    /// The integers of the codebooks for groups of 128, 64 and 32.
-    pub(in super::super) books: [&'static [i8; 64]; 3],
+    /// The codebooks for groups of 128, 64 and 32.
+    pub(in super::super) books: [&'static Codebook; 3],
     pub(in super::super) x: &'a RotatedRows<'b>,
     pub(in super::super) target: &'a Target<'b>,
 }
@@ -66,7 +66,7 @@ struct Group {
     index: usize,
     /// Inputs.
     size: usize,
-    book: &'static [i8; 64],
+    book: &'static Codebook,
     /// Offsets of its scales and indices in a block.
     scales: usize,
     indices: usize,
@@ -194,9 +194,17 @@ impl<const L: usize, const BITS: usize> Run<'_, '_, L, BITS> {
 fn look_up<const BITS: usize>(s: NeonI8mm, block: &[u8], group: Group, lines: &mut [[i8; LINE]; LINES]) {
     let bytes = &block[group.indices..][..group.size * BITS * BLOCK_ROWS / 8];
     let chunks: &[[[u8; LINE]; BITS]] = bytes.as_chunks().0.as_chunks().0;
+    let (levels, carries) = (group.book.integers(), group.book.carry_table());
+    // The path of a trellis comes to the first line from the last one.
+    let mut carry = s.no_bytes();
+    if let Some(last) = chunks.last() {
+        let (_, next) = s.lookup_quads::<BITS>(levels, carries, last, CQ_GRAIN / 4 - 1, carry);
+        carry = s.next_bytes(next);
+    }
     for (chunk, lines) in chunks.iter().zip(lines.as_chunks_mut::<{ CQ_GRAIN / 4 }>().0) {
         for (j, line) in lines.iter_mut().enumerate() {
-            let quads = s.lookup_quads::<BITS>(group.book, chunk, j);
+            let (quads, next) = s.lookup_quads::<BITS>(levels, carries, chunk, j, carry);
+            carry = next;
             for (quads, out) in quads.into_iter().zip(line.as_chunks_mut::<16>().0) {
                 // SAFETY: the operand is a reference to 16 bytes; NEON is part of the target's baseline.
                 unsafe { vst1q_s8(out.as_mut_ptr(), quads) };
