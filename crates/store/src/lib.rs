@@ -126,7 +126,7 @@ pub fn fetch(hub: &Hub, name: &str, watcher: &dyn Watcher) -> Result<Fetched> {
     Ok(hub.fetch(&reference, &mut Fetching(watcher))?)
 }
 
-/// The folder of a bundle of the model `name`: a path, a known name or a Hugging Face id. Where it is no bundle, one is made in
+/// The folder of a bundle of the model `name`: a path, a known name, a Hugging Face id or an address. Where it is no bundle, one is made in
 /// the cache as `wanted` says, unless there is one.
 ///
 /// # Errors

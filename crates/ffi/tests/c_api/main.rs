@@ -24,6 +24,8 @@ mod requests;
 mod sessions;
 #[cfg(feature = "speech")]
 mod speech;
+#[cfg(feature = "store")]
+mod store;
 mod stress;
 #[allow(dead_code, reason = "what a build leaves out is not tested")]
 mod support;

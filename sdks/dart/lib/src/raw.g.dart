@@ -255,17 +255,19 @@ final class Raw {
 
   /// Loads the model `name`: the folder of a bundle, a GGUF file, a Hugging
   /// Face folder, a Hugging Face id (`org/name`, with `@revision` and `:file`
-  /// where wanted), or a known name such as `smollm2`. What is no bundle is
-  /// downloaded and converted into the cache of this user first, where it is
-  /// found the next time, by the command line and by Python too. `options_json`
-  /// (NULL, or an object) says how that is done (`bits` for each weight,
-  /// `calibrate`, `reconvert`, `offline`, `token`, and the folder of the
-  /// `cache`) and how the model is run (`context_tokens`, `threads`,
-  /// `decode_threads`, `pin`, `kv_dtype`, `chunk_tokens`, `sequences`, `queue`,
-  /// `kv_tokens`). `progress` may be NULL. A library that was built without the
-  /// store loads bundles alone, and gives `CACTUS_CODE_NOT_IN_BUILD` for
-  /// everything else. (`cactus_model_load`, since ABI 1; takes time: not for an
-  /// isolate that draws.)
+  /// where wanted), a known name such as `smollm2`, or the address (`https://`,
+  /// or `http://` of this machine) of a GGUF file or of the folder of a bundle.
+  /// What is not on this machine is downloaded, and what is no bundle
+  /// converted, into the cache of this user first, where it is found the next
+  /// time, by the command line and by Python too. `options_json` (NULL, or an
+  /// object) says how that is done (`bits` for each weight, `calibrate`,
+  /// `reconvert`, `offline`, `token`, and the folder of the `cache`) and how
+  /// the model is run (`context_tokens`, `threads`, `decode_threads`, `pin`,
+  /// `kv_dtype`, `chunk_tokens`, `sequences`, `queue`, `kv_tokens`). `progress`
+  /// may be NULL. A library that was built without the store loads bundles
+  /// alone, and gives `CACTUS_CODE_NOT_IN_BUILD` for everything else.
+  /// (`cactus_model_load`, since ABI 1; takes time: not for an isolate that
+  /// draws.)
   late final int Function(Pointer<Char> name, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusProgressCallback>> progress, Pointer<Void> userData, Pointer<Pointer<CactusModel>> model) modelLoad =
       _lookup<NativeFunction<Int Function(Pointer<Char> name, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusProgressCallback>> progress, Pointer<Void> userData, Pointer<Pointer<CactusModel>> model)>>('cactus_model_load')
           .asFunction();
