@@ -89,7 +89,8 @@ impl Address {
     }
 
     /// Whether it is that of one GGUF file, and not of a folder.
-    pub(crate) fn is_file(&self) -> bool {
+    #[must_use]
+    pub fn is_file(&self) -> bool {
         is_gguf(&self.path)
     }
 

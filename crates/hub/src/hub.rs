@@ -180,9 +180,25 @@ impl Hub {
     /// Every kind but [`crate::ErrorKind::Busy`]. After any error the cache holds no half model; what arrived is kept
     /// in staging, and the next call goes on from there.
     pub fn fetch(&self, model: &ModelRef, progress: &mut dyn Progress) -> Result<Fetched> {
-        if let Some(found) = self.find(model)? {
-            return Ok(found);
+        match self.find(model)? {
+            Some(found) => Ok(found),
+            None => self.fetch_now(model, false, progress),
         }
+    }
+
+    /// As [`Hub::fetch`], but what is at an address is fetched also where it is here; only when all of it has come, it takes the place of
+    /// what was here. A hub that never uses the network gives what is here.
+    ///
+    /// # Errors
+    /// As [`Hub::fetch`]; what was here is there still.
+    pub fn fetch_again(&self, model: &ModelRef, progress: &mut dyn Progress) -> Result<Fetched> {
+        match (model, self.offline) {
+            (ModelRef::Address(_), false) => self.fetch_now(model, true, progress),
+            _ => self.fetch(model, progress),
+        }
+    }
+
+    fn fetch_now(&self, model: &ModelRef, again: bool, progress: &mut dyn Progress) -> Result<Fetched> {
         // `find` answers for every local path.
         let (id, key) = match (model, model.key()) {
             (ModelRef::Catalog(entry), Some(key)) => (entry.id.to_owned(), key),
@@ -197,7 +213,7 @@ impl Hub {
             });
         }
         let _held = self.cache.lock(&key, progress)?;
-        if let Some(found) = self.find(model)? {
+        if !again && let Some(found) = self.find(model)? {
             return Ok(found);
         }
         let staging = self.cache.staging_dir(&key);

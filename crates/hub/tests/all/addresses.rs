@@ -480,6 +480,38 @@ fn redirection_leads_to_encrypted_addresses_or_this_machine_alone() {
 }
 
 #[test]
+fn what_is_fetched_again_takes_the_place_of_the_old_when_it_is_whole() {
+    let world = World::new();
+    let model = ModelRef::parse(&world.address("b")).unwrap();
+    let hub = |offline| {
+        Hub::new(HubOptions {
+            cache: Some(world.dir.path().to_path_buf()),
+            offline,
+            ..HubOptions::default()
+        })
+        .unwrap()
+    };
+    let old = hub(false).fetch(&model, &mut Silent).unwrap();
+    let provenance = fs::read(golden("bundles/old_graph/provenance.json")).unwrap();
+    let now = [provenance.clone(), b"\n".to_vec()].concat();
+    let sum = cactus_bundle::Checksum::of(&now).to_string();
+    let manifest = manifest_with("provenance.json", now.len() as u64, &sum);
+    world.server.put("/models/b/components/manifest.json", manifest);
+    let read = || fs::read(old.path.join("provenance.json")).unwrap();
+    // What is there does not belong together.
+    let error = hub(false).fetch_again(&model, &mut Silent).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    assert_eq!(read(), provenance);
+    world.server.put("/models/b/provenance.json", now.clone());
+    world.server.seen();
+    assert!(hub(true).fetch_again(&model, &mut Silent).unwrap().from_cache);
+    assert!(hub(false).fetch(&model, &mut Silent).unwrap().from_cache);
+    assert!(world.server.seen().is_empty());
+    assert!(!hub(false).fetch_again(&model, &mut Silent).unwrap().from_cache);
+    assert_eq!(read(), now);
+}
+
+#[test]
 fn offline_hub_asks_nobody() {
     let world = World::new();
     let hub = Hub::new(HubOptions {
