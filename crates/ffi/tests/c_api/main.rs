@@ -29,5 +29,7 @@ mod store;
 mod stress;
 #[allow(dead_code, reason = "what a build leaves out is not tested")]
 mod support;
+#[cfg(feature = "speech")]
+mod transcription;
 #[cfg(all(feature = "pictures", feature = "search"))]
 mod vectors;

@@ -672,6 +672,21 @@ final class Raw {
       _lookup<NativeFunction<Int Function(Pointer<Void> model, Pointer<Char> messagesJson, Pointer<Char> optionsJson, Pointer<Char> toolsJson, Pointer<Char> buffer, Size bufferSize)>>('cactus_render_prompt')
           .asFunction();
 
+  /// Begins to write down what is said in the file `audio_file_path`, of any
+  /// format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000 samples a
+  /// second), which is copied: one of the two. It is a request as
+  /// `cactus_request_start` begins one, and `cactus_request_cancel` stops it
+  /// alone, also while it waits for another recording. Each event `TEXT` has
+  /// the text of a segment, and in `json` its `start` and `end` in seconds. The
+  /// result is that of `cactus_transcribe`; of one that was cancelled it has
+  /// `response` and `segments` as far as they came. `options_json` (NULL, or an
+  /// object) has the options of `cactus_transcribe`, and `prompt`. `*request`
+  /// has to be closed in any case. (`cactus_transcription_start`, since ABI 1;
+  /// takes time: not for an isolate that draws.)
+  late final int Function(Pointer<Void> model, Pointer<Char> audioFilePath, Pointer<Uint8> pcmBuffer, int pcmBufferSize, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusEventCallback>> callback, Pointer<Void> userData, Pointer<Pointer<CactusRequest>> request) transcriptionStart =
+      _lookup<NativeFunction<Int Function(Pointer<Void> model, Pointer<Char> audioFilePath, Pointer<Uint8> pcmBuffer, Size pcmBufferSize, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusEventCallback>> callback, Pointer<Void> userData, Pointer<Pointer<CactusRequest>> request)>>('cactus_transcription_start')
+          .asFunction();
+
   /// Gives a model a policy for its requests from now on: what the model should
   /// not answer may be handed to a target. `model` may be one that writes down
   /// what is said, too: then targets that do hear again what is doubtful of

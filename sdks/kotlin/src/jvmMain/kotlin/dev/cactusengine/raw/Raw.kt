@@ -618,6 +618,25 @@ internal object Raw {
     ): Int
 
     /**
+     * Begins to write down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16
+     * bits, little-endian, 16,000 samples a second), which is copied: one of the two. It is a request as
+     * `cactus_request_start` begins one, and `cactus_request_cancel` stops it alone, also while it waits for another
+     * recording. Each event `TEXT` has the text of a segment, and in `json` its `start` and `end` in seconds. The
+     * result is that of `cactus_transcribe`; of one that was cancelled it has `response` and `segments` as far as they
+     * came. `options_json` (NULL, or an object) has the options of `cactus_transcribe`, and `prompt`. `*request` has
+     * to be closed in any case.
+     */
+    @JvmStatic
+    external fun transcriptionStart(
+        model: Long,
+        audioFilePath: ByteArray?,
+        pcmBuffer: ByteBuffer?,
+        pcmBufferSize: Long,
+        optionsJson: ByteArray?,
+        request: LongArray?,
+    ): Int
+
+    /**
      * Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target.
      * `model` may be one that writes down what is said, too: then targets that do hear again what is doubtful of
      * recordings (`cactus_transcribe`), and `target` may be the address of such a one. `policy_toml` is the text of a
