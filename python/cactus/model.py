@@ -132,9 +132,9 @@ class Model:
         prefix_cache: bool = True,
         policy: Policy | None = None,
     ) -> Model:
-        """Loads a bundle, a GGUF file, a Hugging Face folder or id, or a known model by name.
+        """Loads a bundle, a GGUF file, an address (`https://`) of either, a Hugging Face folder or id, or a known model by name.
 
-        What is no bundle is downloaded and converted into the cache first, with `bits` for each weight (1, 2, 3, 4, 5, 6, 8, 16
+        What is not here is downloaded, and what is no bundle converted, into the cache first, with `bits` for each weight (1, 2, 3, 4, 5, 6, 8, 16
         or 32). `progress` is called with each step of that; by default a bar is shown on a terminal and in a notebook.
         With a `policy`, others may answer conversations, as `set_policy` says.
         `context` is in tokens, of prompt and answer together. `batch` answers are computed together at most. Ctrl-C stops a

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import shutil
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +55,33 @@ def test_threads_and_memory_pressure_change_no_answer(model):
     assert (again.token_ids, again.cached_tokens) == (whole.token_ids, 0)
     with pytest.raises(cactus.InvalidRequestError, match="threads"):
         model.set_threads(0)
+
+
+def test_bundle_at_an_address_is_downloaded_once_and_answers_the_same(bundle, model, tmp_path, monkeypatch):
+    monkeypatch.setenv("CACTUS_CACHE", str(tmp_path))
+    asked: list[str] = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *what) -> None:
+            asked.append(str(what))
+
+    handler = functools.partial(Handler, directory=str(Path(bundle).parent))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        address = f"http://127.0.0.1:{server.server_address[1]}/{Path(bundle).name}"
+        with pytest.raises(cactus.DownloadError, match="turned off"):
+            cactus.Model.load(address, offline=True)
+        assert not asked
+        stages: set[str] = set()
+        with cactus.Model.load(address, threads=1, progress=lambda step: stages.add(step.stage)) as loaded:
+            answers = [each.chat("Hello", max_tokens=8, temperature=0).token_ids for each in (loaded, model)]
+        assert answers[0] == answers[1] and stages
+        count = len(asked)
+        cactus.Model.load(address, offline=True, threads=1).close()
+        assert len(asked) == count
+        with pytest.raises(cactus.ModelNotFoundError, match="a bundle at"):
+            cactus.Model.load(f"{address}-absent")
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -42,12 +42,14 @@ RATE = 16_000
 
 
 class Cloud:
-    """A target on this machine with the protocol of OpenAI. Its paths begin with the SDK and the case that ask."""
+    """A target on this machine with the protocol of OpenAI, and a host of bundles. Its paths begin with the SDK and the case that ask."""
 
     ANSWER = ["from ", "afar"]
 
-    def __init__(self) -> None:
+    def __init__(self, bundles: dict[str, Path]) -> None:
         self._sent: dict[tuple[str, str], list[Any]] = {}
+        #: Files that were broken off: each once for each SDK and case.
+        self._broken: set[str] = set()
         cloud = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -64,6 +66,32 @@ class Cloud:
                     self._say(200, "text/event-stream", cloud.events())
                 else:
                     self._say(200, "application/json", cloud.whole())
+
+            def do_GET(self) -> None:  # noqa: N802
+                """A file of a bundle; the first time weights are asked for, the connection ends in their middle."""
+                _, _, _, _, name, path = self.path.split("/", 5)
+                file = bundles.get(name, Path("missing")) / path
+                if ".." in path or not file.is_file():
+                    self._say(404, "text/plain", b"")
+                    return
+                body = file.read_bytes()
+                tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+                asked = re.fullmatch(r"bytes=([0-9]+)-([0-9]*)", self.headers.get("range", ""))
+                if asked is None or self.headers.get("if-range", tag) != tag:
+                    first, last = 0, len(body) - 1
+                    self.send_response(200)
+                else:
+                    first, last = int(asked[1]), min(int(asked[2] or len(body)), len(body) - 1)
+                    self.send_response(206)
+                    self.send_header("content-range", f"bytes {first}-{last}/{len(body)}")
+                self.send_header("etag", tag)
+                self.send_header("content-length", str(last + 1 - first))
+                self.send_header("connection", "close")
+                self.end_headers()
+                if path.endswith(".weights") and last > first and self.path not in cloud._broken:
+                    cloud._broken.add(self.path)
+                    last = (first + last) // 2
+                self.wfile.write(body[first : last + 1])
 
             def _say(self, status: int, kind: str, body: bytes) -> None:
                 self.send_response(status)
@@ -118,7 +146,7 @@ class Materials:
         if not cactus.is_file():
             raise SystemExit(f"{cactus}: there is no such program; build it (cargo build -p cactus-cli), or name one with --cactus")
         self._bundles = self._made(self.golden, cactus, bundles)
-        self.cloud = Cloud()
+        self.cloud = Cloud(self._bundles)
 
     def __enter__(self) -> Materials:
         try:
@@ -165,7 +193,8 @@ class Materials:
         work.mkdir(exist_ok=True)
         named = {name: str(path) for name, path in self._bundles.items()}
         cloud = f"http://127.0.0.1:{self.cloud.port}/{sdk}/{case}"
-        return {**named, "golden": str(self.golden), "work": str(work), "full": str(own / "full"), "cloud": cloud}
+        places = {"work": work, "full": own / "full", "cache": own / "cache", "golden": self.golden}
+        return {**named, **{name: str(path) for name, path in places.items()}, "cloud": cloud}
 
     def fill(self, sdk: str, case: dict) -> dict:
         """A case with paths for names, as runners get it."""

@@ -66,10 +66,10 @@ LACKS: dict[str, dict[str, list[str]]] = {
             "token_id", "language_token", "window_s", "code",
         ],
     },
-    # Pages ask nobody else.
-    "web": {"steps": WITHOUT_POLICIES},
+    # Pages ask nobody else. What they load comes from an address always; in Node that build reads files.
+    "web": {"steps": [*WITHOUT_POLICIES, "34-address"]},
     # An index of theirs is in memory.
-    "chromium": {"steps": [*WITHOUT_POLICIES, "30-full-disk"]},
+    "chromium": {"steps": [*WITHOUT_POLICIES, "30-full-disk", "34-address"]},
 }  # fmt: skip
 
 #: What a runner says with its exit code where the tools of its SDK are missing.

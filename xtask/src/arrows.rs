@@ -58,7 +58,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("pdf", &[]),
     ("retrieval", &["base", "bundle", "kernels"]),
     ("rag", &["bundle", "embed", "retrieval"]),
-    ("hub", &["base"]),
+    ("hub", &["base", "bundle"]),
     ("cloud", &[]),
     ("hybrid", &["base"]),
     ("protocol", &["text", "engine"]),

@@ -88,15 +88,8 @@ impl Bundle {
             let what = format!("is not a bundle: `{MANIFEST_PATH}` is missing");
             return Err(Error::new(ErrorKind::NotABundle, root, what));
         }
-        let manifest = read_manifest(root)?;
-        let weights: WeightsManifest = read_listed(root, &manifest, WEIGHTS_MANIFEST_PATH)?;
-        if weights.version != manifest.version {
-            let what = format!(
-                "has version {}, the bundle has version {}",
-                weights.version, manifest.version
-            );
-            return Err(Error::new(ErrorKind::Invalid, root.join(WEIGHTS_MANIFEST_PATH), what));
-        }
+        let manifest = Manifest::read(root)?;
+        let weights = WeightsManifest::read(root, &manifest)?;
         let mut bundle = Bundle {
             root: root.to_path_buf(),
             manifest,
@@ -371,38 +364,72 @@ fn check_entry(path: &Path, file: &[u8], name: &str, entry: &WeightEntry) -> Res
     Ok((header, offset))
 }
 
-fn read_manifest(root: &Path) -> Result<Manifest> {
-    let path = root.join(MANIFEST_PATH);
-    let bytes = read_bytes(&path)?;
-    // The version is read first and alone: a newer manifest may have fields that this program does not know.
-    #[derive(serde::Deserialize)]
-    struct Head {
-        version: u32,
+impl Manifest {
+    /// The manifest of the bundle in the folder `root`, of which nothing else has to be there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Version`] with the versions found and read, [`ErrorKind::Checksum`], or why it cannot be read.
+    pub fn read(root: &Path) -> Result<Manifest> {
+        let path = root.join(MANIFEST_PATH);
+        let bytes = read_bytes(&path)?;
+        // The version is read first and alone: a newer manifest may have fields that this program does not know.
+        #[derive(serde::Deserialize)]
+        struct Head {
+            version: u32,
+        }
+        let head: Head = parse(&path, &bytes)?;
+        if !(OLDEST_BUNDLE_VERSION..=BUNDLE_VERSION).contains(&head.version) {
+            let what = format!(
+                "the bundle has format version {}, this program reads versions {OLDEST_BUNDLE_VERSION} to \
+                 {BUNDLE_VERSION}",
+                head.version
+            );
+            return Err(Error::new(ErrorKind::Version, path, what));
+        }
+        let manifest: Manifest = parse(&path, &bytes)?;
+        let names: BTreeSet<&str> = manifest.components.iter().map(|c| c.name.as_str()).collect();
+        if names.len() < manifest.components.len() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                path,
+                "two components have the same name",
+            ));
+        }
+        let expected = manifest.expected_checksum();
+        if manifest.checksum != expected {
+            let what = format!("the manifest's checksum is {expected}, it says {}", manifest.checksum);
+            return Err(Error::new(ErrorKind::Checksum, path, what));
+        }
+        Ok(manifest)
     }
-    let head: Head = parse(&path, &bytes)?;
-    if !(OLDEST_BUNDLE_VERSION..=BUNDLE_VERSION).contains(&head.version) {
+}
+
+impl WeightsManifest {
+    /// The weights manifest of the bundle in the folder `root`, whose manifest is `manifest`. Nothing else has to be there.
+    ///
+    /// # Errors
+    /// Where it is missing, damaged or of another version than the bundle.
+    pub fn read(root: &Path, manifest: &Manifest) -> Result<WeightsManifest> {
+        let weights: WeightsManifest = read_listed(root, manifest, WEIGHTS_MANIFEST_PATH)?;
+        if weights.version == manifest.version {
+            return Ok(weights);
+        }
         let what = format!(
-            "the bundle has format version {}, this program reads versions {OLDEST_BUNDLE_VERSION} to \
-             {BUNDLE_VERSION}",
-            head.version
+            "has version {}, the bundle has version {}",
+            weights.version, manifest.version
         );
-        return Err(Error::new(ErrorKind::Version, path, what));
+        Err(Error::new(ErrorKind::Invalid, root.join(WEIGHTS_MANIFEST_PATH), what))
     }
-    let manifest: Manifest = parse(&path, &bytes)?;
-    let names: BTreeSet<&str> = manifest.components.iter().map(|c| c.name.as_str()).collect();
-    if names.len() < manifest.components.len() {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            path,
-            "two components have the same name",
-        ));
+
+    /// The `*.weights` files, with the bytes that each has at least.
+    pub fn least_bytes(&self) -> BTreeMap<&str, u64> {
+        let mut files = BTreeMap::new();
+        for entry in self.weights.values() {
+            let least = files.entry(entry.file.as_str()).or_default();
+            *least = entry.offset.saturating_add(entry.bytes).max(*least);
+        }
+        files
     }
-    let expected = manifest.expected_checksum();
-    if manifest.checksum != expected {
-        let what = format!("the manifest's checksum is {expected}, it says {}", manifest.checksum);
-        return Err(Error::new(ErrorKind::Checksum, path, what));
-    }
-    Ok(manifest)
 }
 
 fn read_listed<T: DeserializeOwned>(root: &Path, manifest: &Manifest, path: &str) -> Result<T> {

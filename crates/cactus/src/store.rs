@@ -15,8 +15,8 @@ pub use cactus_store::{Error, ErrorKind, Result, Silent, Step, Wanted, Watcher, 
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// The folder of a bundle of the model `name`: a folder or GGUF file, a known name, or a Hugging Face id (`org/name`). With 8 bits
-/// for each weight; [`bundle`] takes other choices and tells what happens.
+/// The folder of a bundle of the model `name`: a folder or GGUF file, a known name, a Hugging Face id (`org/name`), or the address
+/// (`https://…`) of a GGUF file or of the folder of a bundle. With 8 bits for each weight; [`bundle`] takes other choices and tells what happens.
 ///
 /// # Errors
 /// [`ErrorKind::Hub`] where it cannot be found or fetched, [`ErrorKind::Quality`] where it cannot be converted.

@@ -246,7 +246,7 @@ pub(crate) struct SourceArgs {
 /// How a bundle is found and loaded.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Bundle folder, GGUF file, Hugging Face folder or id, or the name of a known model [default:
+    /// Bundle folder, GGUF file, address of one of them, Hugging Face folder or id, or the name of a known model [default:
     /// qwen2.5-1.5b-instruct, or smollm2-135m-instruct where the Hugging Face hub cannot be reached]
     pub(crate) model: Option<String>,
     /// If no model is named, take the small one: smollm2-135m-instruct
@@ -465,7 +465,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// GGUF file, Hugging Face folder or id, or the name of a known model. Of a state dict (.pt) or a single .safetensors file,
+    /// GGUF file or its address, Hugging Face folder or id, or the name of a known model. Of a state dict (.pt) or a single .safetensors file,
     /// only the weights are converted, for `cactus transpile --weights-dir`
     pub(crate) source: String,
     /// Folder to write the bundle to
@@ -727,7 +727,7 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DownloadArgs {
-    /// Name of a known model, Hugging Face id, or local path [default: as for `cactus run`]
+    /// Name of a known model, Hugging Face id, address of a GGUF file or of a bundle's folder, or local path [default: as for `cactus run`]
     pub(crate) model: Option<String>,
     /// If no model is named, take the small one: smollm2-135m-instruct
     #[arg(long, conflicts_with = "model")]

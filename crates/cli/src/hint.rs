@@ -104,10 +104,16 @@ fn hub(e: &cactus_hub::Error) -> Option<String> {
             "check the network connection, or give the path of a model file or folder that is on this machine"
         }
         (_, cactus_hub::Error::UnknownModel { .. }) => {
-            "`cactus list` shows known models; a path or a Hugging Face id `org/name` also works"
+            "`cactus list` shows known models; a path, a Hugging Face id `org/name` or an address `https://…` also works"
         }
         (_, cactus_hub::Error::NotCached { .. }) => "`cactus list` shows what is in the cache",
+        (HubKind::NotFound, cactus_hub::Error::NotFound { what, .. }) if what.contains("://") => {
+            "check the address; it is that of a .gguf file, or of the folder of a bundle, in which `components/manifest.json` is"
+        }
         (HubKind::NotFound, _) => "check the spelling; `cactus list` shows known models",
+        (_, cactus_hub::Error::Unauthorized { what, .. }) if what.contains("://") => {
+            "no token is sent to an address; use one that is open to all or signed, or download the model by other means and give its path"
+        }
         (HubKind::Unauthorized, _) => {
             "accept the model's terms on its Hugging Face page, then give your token with `--token` or `HF_TOKEN`"
         }

@@ -57,6 +57,7 @@ pub(crate) fn name_of(model: &ModelRef) -> String {
         ModelRef::HuggingFace(repo) => repo.to_string(),
         ModelRef::Catalog(entry) => entry.id.to_owned(),
         ModelRef::Local(path) => path.display().to_string(),
+        ModelRef::Address(address) => address.to_string(),
         _ => String::new(),
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn load_options(options: &Value) -> Result<LoadOptions> {
     if options.is_null() {
         return Ok(load);
     }
-    let map = known(options, &["context_tokens", "threads", "decode_threads"])?;
+    let map = known(options, &["context_tokens", "threads", "decode_threads", "offline"])?;
     let count = |name: &str| map.get(name).and_then(Value::as_u64).map(|n| n as usize);
     load.context_tokens = count("context_tokens").unwrap_or(load.context_tokens);
     (load.threads, load.decode_threads) = (count("threads"), count("decode_threads"));

@@ -13,6 +13,7 @@ use cactus_bundle::Bundle;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// See the module.
@@ -427,7 +428,11 @@ fn load(step: &Value) -> Result<Opened> {
     let source = text(step, "source");
     let path = match Bundle::is_bundle(Path::new(source)) {
         true => PathBuf::from(source),
-        false => cactus::store::prepare(source)?,
+        false => {
+            let hub = cactus::store::hub(None, step["options"]["offline"] == true, None)?;
+            let watcher: Rc<dyn cactus::store::Watcher> = Rc::new(cactus::store::Silent);
+            cactus::store::bundle(&hub, source, &cactus::store::Wanted::default(), &watcher)?
+        }
     };
     let model = Model::of(Arc::new(Bundle::open(&path)?), &options)?;
     cactus::pictures::attach(&model).map_err(cactus::Error::from)?;

@@ -355,7 +355,8 @@ const char *cactus_error_kind(int32_t code);
 
 /*
  Loads the model `name`: the folder of a bundle, a GGUF file, a Hugging Face folder, a Hugging Face id (`org/name`, with
- `@revision` and `:file` where wanted), or a known name such as `smollm2`. What is no bundle is downloaded and converted into the
+ `@revision` and `:file` where wanted), a known name such as `smollm2`, or the address (`https://`, or `http://` of this machine) of
+ a GGUF file or of the folder of a bundle. What is not on this machine is downloaded, and what is no bundle converted, into the
  cache of this user first, where it is found the next time, by the command line and by Python too. `options_json` (NULL, or an
  object) says how that is done (`bits` for each weight, `calibrate`, `reconvert`, `offline`, `token`,
  and the folder of the `cache`) and how the model is run
@@ -1913,6 +1914,22 @@ int cactus_graph_prefetch_weight_pages(void *graph, uint64_t node);
  As `cactus_graph_release_weight_pages`, for all weight files.
  */
 int cactus_graph_release_all_weight_pages(void *graph);
+
+/*
+ Begins to write down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
+ samples a second), which is copied: one of the two. It is a request as `cactus_request_start` begins one, and `cactus_request_cancel` stops
+ it alone, also while it waits for another recording. Each event `TEXT` has the text of a segment, and in `json` its `start` and `end` in
+ seconds. The result is that of `cactus_transcribe`; of one that was cancelled it has `response` and `segments` as far as they came.
+ `options_json` (NULL, or an object) has the options of `cactus_transcribe`, and `prompt`. `*request` has to be closed in any case.
+ */
+int cactus_transcription_start(void *model,
+                               const char *audio_file_path,
+                               const uint8_t *pcm_buffer,
+                               size_t pcm_buffer_size,
+                               const char *options_json,
+                               cactus_event_callback callback,
+                               void *user_data,
+                               struct cactus_request **request);
 
 /*
  Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `model` may be one that

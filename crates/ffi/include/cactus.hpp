@@ -209,6 +209,7 @@ public:
 private:
     friend class Model;
     friend class Session;
+    friend class Transcriber;
 
     using Handle = detail::Handle<cactus_request, cactus_request_close>;
 
@@ -689,6 +690,15 @@ public:
         return hear(nullptr, &samples, options_json, transcribing);
     }
 
+    /// Begins to write down what is said, as a request: its texts are segments, with `start` and `end` in `json`, and it is cancelled alone.
+    /// Options may have `prompt`, too.
+    Request start(const std::string &file, const std::string &options_json = {}, OnEvent on_event = {}) const {
+        return begin(file.c_str(), nullptr, options_json, std::move(on_event));
+    }
+    Request start(const Samples &samples, const std::string &options_json = {}, OnEvent on_event = {}) const {
+        return begin(nullptr, &samples, options_json, std::move(on_event));
+    }
+
     /// Which language is spoken at the beginning.
     std::string detect_language(const std::string &file) const { return hear(&file, nullptr, {}, cactus_detect_language); }
     std::string detect_language(const Samples &samples) const { return hear(nullptr, &samples, {}, cactus_detect_language); }
@@ -720,6 +730,13 @@ public:
     void close() noexcept { handle_.close(); }
 
 private:
+    Request begin(const char *file, const Samples *samples, const std::string &options, OnEvent on_event) const {
+        return Request::start(std::move(on_event), [&](auto callback, void *user_data, cactus_request **place) {
+            return cactus_transcription_start(handle_.get(), file, samples != nullptr ? reinterpret_cast<const uint8_t *>(samples->data()) : nullptr,
+                                              samples != nullptr ? samples->size() * 2 : 0, detail::or_null(options), callback, user_data, place);
+        });
+    }
+
     static int transcribing(void *model, const char *file, char *buffer, size_t size, const char *options, const uint8_t *pcm,
                             size_t bytes) {
         return cactus_transcribe(model, file, nullptr, buffer, size, options, nullptr, nullptr, pcm, bytes);

@@ -9,7 +9,8 @@ use crate::input;
 use crate::loaded::MODELS;
 use crate::log::{Level, say};
 use crate::policy::Policy;
-use crate::underway::{self, Stop, Underway};
+use crate::request;
+use crate::underway::{self, Entry, Stop, Underway};
 use cactus_audio::decode::{Limits, Recording};
 use cactus_audio::{Samples, resample};
 use cactus_bundle::{Bundle, Decoding};
@@ -18,7 +19,7 @@ use cactus_speech::{Transcriber, Transcript, Vad};
 use serde_json::{Map, Value};
 use std::ffi::{c_char, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Every one that is open.
 pub(crate) static HEARERS: Handles<Hearer> = Handles::new(Kind::Hearer);
@@ -29,7 +30,7 @@ pub(crate) const PCM_HZ: u32 = 16_000;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Hearer {
-    machine: Mutex<Machine>,
+    turn: Arc<Turn>,
     underway: Arc<Underway>,
     /// Its bundle.
     path: PathBuf,
@@ -37,6 +38,68 @@ pub(crate) struct Hearer {
     writes: bool,
     /// Who else may hear.
     policy: Mutex<Option<Arc<Policy>>>,
+}
+
+/// What is loaded, for one recording at a time.
+#[derive(Debug)]
+struct Turn {
+    /// `None` while somebody has it.
+    machine: Mutex<Option<Machine>>,
+    free: Condvar,
+}
+
+/// A turn with what is loaded, until it is dropped.
+struct Taken<'a> {
+    turn: &'a Turn,
+    machine: Option<Machine>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        *self.turn.machine() = self.machine.take();
+        self.turn.free.notify_all();
+    }
+}
+
+impl Turn {
+    fn machine(&self) -> MutexGuard<'_, Option<Machine>> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until nobody has it, or until `stop` is stopped.
+    fn take<'a>(self: &'a Arc<Turn>, stop: &Stop) -> Result<Taken<'a>> {
+        let mut wakes = false;
+        let mut machine = self.machine();
+        loop {
+            if stop.is_stopped() {
+                return Err(cactus_speech::Error::Cancelled.into());
+            }
+            if let Some(machine) = machine.take() {
+                return Ok(Taken {
+                    turn: self,
+                    machine: Some(machine),
+                });
+            }
+            if is_inside() {
+                let what =
+                    "the model listens to another recording, for which a callback may be what calls; ask it afterwards";
+                return Err(Failure::new(Code::InCallback, what));
+            }
+            if wakes {
+                machine = self.free.wait(machine).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            // It may be stopped already, and wakes then at once.
+            drop(machine);
+            let turn = Arc::clone(self);
+            stop.and(move || {
+                drop(turn.machine());
+                turn.free.notify_all();
+            });
+            wakes = true;
+            machine = self.machine();
+        }
+    }
 }
 
 /// What is loaded.
@@ -101,7 +164,10 @@ impl Hearer {
         Ok(Some(Arc::new(Hearer {
             writes: matches!(machine, Machine::Writes(_)),
             policy: Mutex::default(),
-            machine: Mutex::new(machine),
+            turn: Arc::new(Turn {
+                machine: Mutex::new(Some(machine)),
+                free: Condvar::new(),
+            }),
             underway: Underway::new(),
             path: path.to_owned(),
         })))
@@ -124,26 +190,38 @@ impl Hearer {
         work: impl FnOnce(&mut Machine, &CancelToken) -> Result<T>,
         then: impl FnOnce(T, &Stop) -> Result<U>,
     ) -> Result<U> {
-        let this = self.underway.begin()?;
-        let done = self.work(this.stop().token(), work)?;
+        self.with_entry(&self.begin()?, work, then)
+    }
+
+    /// Registers something that is under way until it is dropped.
+    ///
+    /// # Errors
+    /// As [`Underway::begin`].
+    pub(crate) fn begin(&self) -> Result<Entry> {
+        self.underway.begin()
+    }
+
+    /// As [`Hearer::with_then`], for what was registered before.
+    ///
+    /// # Errors
+    /// Those of [`Hearer::with_then`].
+    pub(crate) fn with_entry<T, U>(
+        &self,
+        this: &Entry,
+        work: impl FnOnce(&mut Machine, &CancelToken) -> Result<T>,
+        then: impl FnOnce(T, &Stop) -> Result<U>,
+    ) -> Result<U> {
+        let done = self.work(this.stop(), work)?;
         then(done, this.stop())
     }
 
-    fn work<T>(&self, cancel: &CancelToken, work: impl FnOnce(&mut Machine, &CancelToken) -> Result<T>) -> Result<T> {
-        let mut machine = match self.machine.try_lock() {
-            Ok(machine) => machine,
-            Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            Err(TryLockError::WouldBlock) if is_inside() => {
-                let what =
-                    "the model listens to another recording, for which a callback may be what calls; ask it afterwards";
-                return Err(Failure::new(Code::InCallback, what));
-            }
-            Err(TryLockError::WouldBlock) => self.machine.lock().unwrap_or_else(PoisonError::into_inner),
-        };
-        if cancel.is_cancelled() {
-            return Err(cactus_speech::Error::Cancelled.into());
+    fn work<T>(&self, stop: &Stop, work: impl FnOnce(&mut Machine, &CancelToken) -> Result<T>) -> Result<T> {
+        let mut taken = self.turn.take(stop)?;
+        match &mut taken.machine {
+            Some(machine) => work(machine, stop.token()),
+            // Whoever has a turn has it until the end.
+            None => Err(Failure::new(Code::Internal, "a model that hears was lost")),
         }
-        work(&mut machine, cancel)
     }
 
     /// Cancels what is under way now.
@@ -153,6 +231,10 @@ impl Hearer {
 
     /// As [`underway::close`].
     pub(crate) fn close(self: Arc<Self>) {
+        if cfg!(target_family = "wasm") {
+            self.stop();
+            request::Underway::end_all_of(&self.underway);
+        }
         underway::close(self, |model| &model.underway);
     }
 
@@ -184,7 +266,31 @@ pub(crate) enum Sound<'a> {
     Pcm(&'a [u8]),
 }
 
+/// A recording that outlives the call.
+#[derive(Debug)]
+pub(crate) enum KeptSound {
+    File(String),
+    Pcm(Vec<u8>),
+}
+
+impl KeptSound {
+    pub(crate) fn lend(&self) -> Sound<'_> {
+        match self {
+            KeptSound::File(path) => Sound::File(path),
+            KeptSound::Pcm(bytes) => Sound::Pcm(bytes),
+        }
+    }
+}
+
 impl<'a> Sound<'a> {
+    /// As its own.
+    pub(crate) fn kept(self) -> KeptSound {
+        match self {
+            Sound::File(path) => KeptSound::File(path.to_owned()),
+            Sound::Pcm(bytes) => KeptSound::Pcm(bytes.to_vec()),
+        }
+    }
+
     /// # Errors
     /// Where there are both or neither, or half a sample.
     ///

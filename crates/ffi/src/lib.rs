@@ -38,6 +38,8 @@ mod graph;
 mod guard;
 mod handle;
 #[cfg(feature = "speech")]
+mod heard;
+#[cfg(feature = "speech")]
 mod hearer;
 mod input;
 mod library;
@@ -76,6 +78,8 @@ pub use dropin::*;
 pub use failure::Code;
 #[cfg(feature = "graphs")]
 pub use graph::*;
+#[cfg(feature = "speech")]
+pub use heard::*;
 pub use library::*;
 pub use load::*;
 pub use log::cactus_log_callback_t;

@@ -155,7 +155,8 @@ impl Options {
 }
 
 /// Loads the model `name`: the folder of a bundle, a GGUF file, a Hugging Face folder, a Hugging Face id (`org/name`, with
-/// `@revision` and `:file` where wanted), or a known name such as `smollm2`. What is no bundle is downloaded and converted into the
+/// `@revision` and `:file` where wanted), a known name such as `smollm2`, or the address (`https://`, or `http://` of this machine) of
+/// a GGUF file or of the folder of a bundle. What is not on this machine is downloaded, and what is no bundle converted, into the
 /// cache of this user first, where it is found the next time, by the command line and by Python too. `options_json` (NULL, or an
 /// object) says how that is done (`bits` for each weight, `calibrate`, `reconvert`, `offline`, `token`,
 /// and the folder of the `cache`) and how the model is run

@@ -97,7 +97,7 @@ impl Loaded {
     pub(crate) fn close(self: Arc<Self>) {
         if cfg!(target_family = "wasm") {
             self.stop();
-            request::Underway::end_all_of(&self);
+            request::Underway::end_all_of(&self.underway);
         }
         underway::close(self, |model| &model.underway);
     }
@@ -141,6 +141,11 @@ impl Work {
     /// Cancels what the engine computes of it.
     pub(crate) fn cancel(&self) -> &CancelToken {
         self.entry.stop().token()
+    }
+
+    /// Whether it is under way with that model.
+    pub(crate) fn is_of(&self, model: &Arc<Underway>) -> bool {
+        self.entry.is_of(model)
     }
 
     /// Stops it.

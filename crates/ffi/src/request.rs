@@ -2,7 +2,8 @@
 //!
 //! Each request has a thread that follows it, so that a slow function of the caller delays nobody else, and what was asked is
 //! finished whether somebody listens or not. Where there are no threads (WebAssembly), whoever asks for the next event, waits or
-//! closes does what that thread would do, one step after the other. It deliberately does not know what a conversation is.
+//! closes does what that thread would do, one step after the other. It deliberately does not know what a conversation is, or a
+//! recording: what is done is a [`Run`].
 
 use crate::answer::{self, Answer, Follow, Step};
 use crate::asked::Asked;
@@ -12,7 +13,7 @@ use crate::handle::{Handles, Kind};
 use crate::loaded::{Loaded, MODELS, Work};
 use crate::output::{c_string, owned, put_required};
 use crate::types::{EventKind, cactus_event, cactus_event_callback, cactus_model, cactus_request};
-use crate::underway::Stop;
+use crate::underway::{self, Stop};
 use crate::{guard, input};
 use cactus_engine::chat::Delta;
 use serde_json::{Map, Value, json};
@@ -42,8 +43,22 @@ pub(crate) struct Underway {
 
 /// What it takes to follow a request to its end.
 struct Following {
-    reading: Box<dyn Follow>,
+    run: Box<dyn Run>,
     listener: Listener,
+}
+
+/// What a request does. It is under way with its model until it is dropped.
+pub(crate) trait Run: Send {
+    /// Waits for what comes next, and tells the request; `false` after the end.
+    fn next(&mut self, request: &Arc<Underway>, listener: Listener) -> bool;
+
+    /// Whether it is under way with that model.
+    fn is_of(&self, model: &Arc<underway::Underway>) -> bool;
+}
+
+/// An answer of a model that writes.
+struct Answering {
+    reading: Box<dyn Follow>,
     at_end: Option<AtEnd>,
     work: Work,
 }
@@ -90,7 +105,7 @@ impl State {
 
 /// An event, to keep.
 #[derive(Debug)]
-struct Event {
+pub(crate) struct Event {
     kind: EventKind,
     code: Code,
     text: String,
@@ -108,10 +123,14 @@ impl Event {
     }
 
     fn json(kind: EventKind, json: &Value) -> Event {
+        Event::of(kind, String::new(), json)
+    }
+
+    pub(crate) fn of(kind: EventKind, text: String, json: &Value) -> Event {
         Event {
             kind,
             code: Code::Ok,
-            text: String::new(),
+            text,
             json: json.to_string(),
         }
     }
@@ -147,26 +166,21 @@ pub(crate) struct Listener {
 pub(crate) type AtEnd = Box<dyn FnOnce(&Result<Box<Answer>>) + Send>;
 
 impl Underway {
-    /// Begins to compute `asked`.
+    /// Begins `run`, which `stop` stops.
     ///
     /// # Errors
-    /// Those of submitting; where a thread cannot be had.
-    pub(crate) fn begin(work: Work, asked: Asked, listener: Listener, at_end: AtEnd) -> Result<Arc<Underway>> {
+    /// Where a thread cannot be had.
+    pub(crate) fn begin(stop: &Stop, run: Box<dyn Run>, listener: Listener) -> Result<Arc<Underway>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let request = Arc::new(Underway {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            stop: work.stop().clone(),
+            stop: stop.clone(),
             is_polled: listener.callback.is_none(),
             state: Mutex::default(),
             changed: Condvar::new(),
             stepped: Mutex::default(),
         });
-        let mut following = Following {
-            reading: answer::begin(&work, asked)?,
-            listener,
-            at_end: Some(at_end),
-            work,
-        };
+        let mut following = Following { run, listener };
         if cfg!(target_family = "wasm") {
             *request.stepped.lock().unwrap_or_else(PoisonError::into_inner) = Some(following);
             return Ok(request);
@@ -237,12 +251,13 @@ impl Underway {
 
     /// Takes the next event to its listener; `false` after the end.
     fn follow(self: &Arc<Self>, following: &mut Following) -> bool {
-        let Following {
-            reading,
-            listener,
-            at_end,
-            ..
-        } = following;
+        following.run.next(self, following.listener)
+    }
+}
+
+impl Run for Answering {
+    fn next(&mut self, request: &Arc<Underway>, listener: Listener) -> bool {
+        let Answering { reading, at_end, .. } = self;
         let mut asks = false;
         let goes_on = reading.next(&mut |step| {
             let event = match step {
@@ -268,17 +283,27 @@ impl Underway {
                     if let Some(at_end) = at_end.take() {
                         at_end(&answer);
                     }
-                    self.end(answer)
+                    let end = answer.map(|answer| match answer.is_cancelled() {
+                        true => (EventKind::Cancelled, answer.json()),
+                        false => (EventKind::Done, answer.json()),
+                    });
+                    request.end(end)
                 }
             };
-            self.tell(event, *listener);
+            request.tell(event, listener);
         });
         if asks {
-            reading.consent(self.said());
+            reading.consent(request.said());
         }
         goes_on
     }
 
+    fn is_of(&self, model: &Arc<underway::Underway>) -> bool {
+        self.work.is_of(model)
+    }
+}
+
+impl Underway {
     /// What the person said, if anything. Whoever polls has time for it; a callback has returned, and so was the last to be asked.
     fn said(self: &Arc<Self>) -> Option<bool> {
         if self.is_polled {
@@ -311,15 +336,10 @@ impl Underway {
     }
 
     /// Keeps the result, and makes the last event of it.
-    fn end(&self, answer: Result<Box<Answer>>) -> Event {
-        let (event, result) = match answer {
-            Ok(answer) => {
-                let kind = if answer.is_cancelled() {
-                    EventKind::Cancelled
-                } else {
-                    EventKind::Done
-                };
-                let event = Event::json(kind, &answer.json());
+    pub(crate) fn end(&self, end: Result<(EventKind, Value)>) -> Event {
+        let (event, result) = match end {
+            Ok((kind, json)) => {
+                let event = Event::json(kind, &json);
                 let result = event.json.clone();
                 (event, Ok(result))
             }
@@ -335,7 +355,7 @@ impl Underway {
         event
     }
 
-    fn tell(&self, event: Event, listener: Listener) {
+    pub(crate) fn tell(&self, event: Event, listener: Listener) {
         let mut state = self.state();
         if state.closed {
             return;
@@ -443,9 +463,9 @@ impl Underway {
     }
 
     /// Without threads: what is under way with `model`, which was stopped, comes to its end.
-    pub(crate) fn end_all_of(model: &Arc<Loaded>) {
+    pub(crate) fn end_all_of(model: &Arc<underway::Underway>) {
         for request in REQUESTS.all() {
-            let is_of = |following: &Following| Arc::ptr_eq(following.work.model(), model);
+            let is_of = |following: &Following| following.run.is_of(model);
             let stepped = || request.stepped.lock().unwrap_or_else(PoisonError::into_inner);
             while stepped().as_ref().is_some_and(is_of) {
                 request.step();
@@ -488,7 +508,13 @@ pub(crate) fn begin(
 ) -> Result<Arc<Underway>> {
     let work = model.begin()?;
     let asked = Asked::read(model.engine(), map)?;
-    Underway::begin(work, asked, listener, at_end)
+    let stop = work.stop().clone();
+    let run = Answering {
+        reading: answer::begin(&work, asked)?,
+        at_end: Some(at_end),
+        work,
+    };
+    Underway::begin(&stop, Box::new(run), listener)
 }
 
 /// Begins a request: a JSON object with `messages`, `prompt` or `tokens`, and what else docs/reference/c-abi.md lists. With a

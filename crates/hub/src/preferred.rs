@@ -216,7 +216,7 @@ pub(crate) fn check_pinned(repo: &RepoRef, files: &[RemoteFile]) -> Result<()> {
         promise => Err(Error::Checksum {
             file: PathBuf::from(name),
             expected: entry.sha256.to_owned(),
-            found: promise.hex().to_owned(),
+            found: promise.hex().unwrap_or_default().to_owned(),
         }),
     }
 }

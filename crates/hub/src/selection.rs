@@ -115,7 +115,7 @@ fn is_gguf(file: &RemoteFile) -> bool {
 }
 
 /// `name-00001-of-00003.gguf`.
-fn is_split_gguf(path: &str) -> bool {
+pub(crate) fn is_split_gguf(path: &str) -> bool {
     let stem = &path[..path.len() - ".gguf".len()];
     stem.rsplit_once("-of-").is_some_and(|(before, count)| {
         let number = before.rsplit('-').next().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! What a user may write where a model is wanted.
 
+use crate::address::{Address, is_address};
 use crate::catalog::{self, Entry};
 use crate::digest;
 use crate::error::{Error, Result};
@@ -14,6 +15,8 @@ pub enum ModelRef {
     Catalog(&'static Entry),
     /// A repository on Hugging Face.
     HuggingFace(RepoRef),
+    /// A GGUF file or the folder of a bundle at an address.
+    Address(Address),
     /// A file or folder on this machine.
     Local(PathBuf),
 }
@@ -30,14 +33,17 @@ pub struct RepoRef {
 }
 
 impl ModelRef {
-    /// Reads what a user wrote. In this order: the folder of a bundle, a short name of the catalog, an existing path (also
+    /// Reads what a user wrote. In this order: an address (`https://…`), the folder of a bundle, a short name of the catalog, an existing path (also
     /// anything that begins with `.`, `/` or `~/`), a Hugging Face id with or without the prefix `hf:`.
     ///
     /// # Errors
     /// [`crate::ErrorKind::NotFound`] with suggestions where it is none of them, [`crate::ErrorKind::InvalidName`]
-    /// where it looks like a Hugging Face id and breaks its rules.
+    /// where it looks like an address or a Hugging Face id and breaks its rules.
     pub fn parse(text: &str) -> Result<ModelRef> {
         let text = text.trim();
+        if is_address(text) {
+            return Address::parse(text).map(ModelRef::Address);
+        }
         if let Some(id) = text.strip_prefix("hf:") {
             return RepoRef::parse(id).map(ModelRef::HuggingFace);
         }
@@ -82,6 +88,7 @@ impl ModelRef {
         match self {
             ModelRef::Catalog(entry) => Some(entry.id.to_owned()),
             ModelRef::HuggingFace(repo) => Some(repo.key()),
+            ModelRef::Address(address) => Some(address.key()),
             ModelRef::Local(_) => None,
         }
     }
@@ -213,6 +220,12 @@ mod tests {
             "org/name:Q8_0",
         ] {
             assert!(matches!(ModelRef::parse(id), Ok(ModelRef::HuggingFace(_))), "{id}");
+        }
+        for address in ["https://h.example/m.gguf", "HTTPS://h.example/b", "http://127.0.0.1/b/"] {
+            assert!(
+                matches!(ModelRef::parse(address), Ok(ModelRef::Address(_))),
+                "{address}"
+            );
         }
         let unknown = ModelRef::parse("smolm2-135m").unwrap_err();
         assert_eq!(unknown.kind(), ErrorKind::NotFound);

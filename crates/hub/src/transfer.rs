@@ -4,7 +4,7 @@
 //! when a server ignores `Range`, fails for good on a partial file that is complete, waits without limit on a silent
 //! connection, cannot be stopped, and sends the token on to the storage host.
 
-use crate::digest::{CHUNK_BYTES, Hasher};
+use crate::digest::{CHUNK_BYTES, Hasher, Promise};
 use crate::error::{Error, IoContext, Result};
 use crate::selection::RemoteFile;
 use crate::token::Token;
@@ -12,28 +12,34 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use ureq::config::RedirectAuthHeaders;
-use ureq::http::Response;
+use ureq::config::{Config, ConfigBuilder, RedirectAuthHeaders};
+use ureq::http::{HeaderMap, Response};
+use ureq::typestate::AgentScope;
 use ureq::{Agent, Body};
 
 /// Longest wait for a connection.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest silence in the middle of an answer.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer names of a file's state are none.
+const LONGEST_TAG_BYTES: usize = 512;
 /// How often a broken transfer goes on by itself.
 const RETRIES: u32 = 3;
 
 /// The client for files. A token goes to the host that was asked, and not to one that it redirects to.
 pub(crate) fn agent() -> Agent {
-    Agent::config_builder()
+    configured().build().into()
+}
+
+/// The settings of every client for files.
+pub(crate) fn configured() -> ConfigBuilder<AgentScope> {
+    Config::builder()
         .http_status_as_error(false)
         .redirect_auth_headers(RedirectAuthHeaders::SameHost)
         .accept_encoding("identity")
         .user_agent(concat!("cactus/", env!("CARGO_PKG_VERSION")))
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_per_read(Some(SILENCE_TIMEOUT))
-        .build()
-        .into()
 }
 
 /// What a transfer reports to, while it runs.
@@ -48,6 +54,8 @@ pub(crate) trait Watch {
 pub(crate) struct Transfer<'a> {
     pub(crate) agent: &'a Agent,
     pub(crate) url: &'a str,
+    /// The address as it may be shown.
+    pub(crate) shown: &'a str,
     pub(crate) token: Option<&'a Token>,
     pub(crate) file: &'a RemoteFile,
 }
@@ -62,24 +70,25 @@ enum Broken {
 
 impl Transfer<'_> {
     /// Fetches the file to `target`, which appears whole and checked or not at all. What has arrived stays beside it
-    /// as `<target>.part`; a part that turns out wrong is removed, and fetched anew once.
+    /// as `<target>.part`; a part that turns out wrong is removed, and fetched anew once. Gives the digest that was found.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Offline`], [`crate::ErrorKind::Unauthorized`], [`crate::ErrorKind::NotFound`],
     /// [`crate::ErrorKind::Checksum`], [`crate::ErrorKind::Cancelled`] or an I/O kind.
-    pub(crate) fn run(&self, target: &Path, watch: &mut dyn Watch) -> Result<()> {
+    pub(crate) fn run(&self, target: &Path, watch: &mut dyn Watch) -> Result<String> {
         let part = part_path(target);
         let resumed = fs::metadata(&part).is_ok_and(|m| m.len() > 0);
-        match self.complete(&part, watch) {
+        let found = match self.complete(&part, watch) {
             // The bytes from before may be the wrong ones; only new ones tell whether the source is.
             Err(Error::Checksum { .. }) if resumed => self.complete(&part, watch)?,
             other => other?,
-        }
-        fs::rename(&part, target).at("rename into place", target)
+        };
+        fs::rename(&part, target).at("rename into place", target)?;
+        Ok(found)
     }
 
     /// Fills `part` and checks it; a wrong one is removed.
-    fn complete(&self, part: &Path, watch: &mut dyn Watch) -> Result<()> {
+    fn complete(&self, part: &Path, watch: &mut dyn Watch) -> Result<String> {
         let mut file = File::options()
             .read(true)
             .write(true)
@@ -87,7 +96,8 @@ impl Transfer<'_> {
             .truncate(false)
             .open(part)
             .at("open", part)?;
-        if file.metadata().at("read", part)?.len() > self.file.bytes {
+        let resumes = self.file.promise.resumes();
+        if !resumes || file.metadata().at("read", part)?.len() > self.file.bytes {
             file.set_len(0).at("truncate", part)?;
         }
         let mut hasher = self.file.promise.hasher(self.file.bytes);
@@ -98,8 +108,17 @@ impl Transfer<'_> {
             let before = here;
             match self.advance(&mut file, part, &mut hasher, &mut here, watch) {
                 Ok(()) => {}
-                Err(Broken::Final(error)) => return Err(error),
+                Err(Broken::Final(error)) => {
+                    if matches!(error, Error::Changed { .. }) {
+                        fs::remove_file(part).at("remove", part)?;
+                    }
+                    return Err(error);
+                }
                 Err(Broken::Retry(error)) => {
+                    if !resumes {
+                        here = 0;
+                        hasher = self.file.promise.hasher(self.file.bytes);
+                    }
                     if here > before {
                         tries_left = RETRIES;
                     } else if tries_left == 0 {
@@ -114,15 +133,17 @@ impl Transfer<'_> {
         watch.bytes(here);
         file.sync_all().at("write", part)?;
         let found = hasher.finish();
-        if found == self.file.promise.hex() {
-            return Ok(());
+        match self.file.promise.hex() {
+            Some(promised) if promised != found => {
+                fs::remove_file(part).at("remove", part)?;
+                Err(Error::Checksum {
+                    file: PathBuf::from(&self.file.path),
+                    expected: promised.to_owned(),
+                    found,
+                })
+            }
+            _ => Ok(found),
         }
-        fs::remove_file(part).at("remove", part)?;
-        Err(Error::Checksum {
-            file: PathBuf::from(&self.file.path),
-            expected: self.file.promise.hex().to_owned(),
-            found,
-        })
     }
 
     /// One request from byte `here` on; appends to `file`, `hasher` and `here` what arrives.
@@ -135,6 +156,7 @@ impl Transfer<'_> {
         watch: &mut dyn Watch,
     ) -> std::result::Result<(), Broken> {
         let answer = self.request(*here)?;
+        self.is_same(&answer)?;
         if answer.status().as_u16() == 206 {
             let expected = format!("bytes {here}-");
             let range = answer.headers().get("content-range").and_then(|v| v.to_str().ok());
@@ -183,6 +205,32 @@ impl Transfer<'_> {
         Ok(())
     }
 
+    /// Where no digest tells whether the file is still the one that was seen, its name and its size do.
+    fn is_same(&self, answer: &Response<Body>) -> std::result::Result<(), Broken> {
+        let Promise::Tag(tag) = &self.file.promise else {
+            return Ok(());
+        };
+        let changed = |expected: String, found: String| {
+            Err(Broken::Final(Error::Changed {
+                what: format!("`{}`", self.file.path),
+                attempt: self.attempt(),
+                expected,
+                found,
+            }))
+        };
+        if let (Some(tag), Some(found)) = (tag, tag_of(answer.headers()))
+            && *tag != found
+        {
+            return changed(tag.clone(), found);
+        }
+        match size_of(answer) {
+            Some(found) if found != self.file.bytes => {
+                changed(format!("{} bytes", self.file.bytes), format!("{found} bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn request(&self, from: u64) -> std::result::Result<Response<Body>, Broken> {
         let mut request = self.agent.get(self.url);
         if let Some(token) = self.token {
@@ -190,10 +238,13 @@ impl Transfer<'_> {
         }
         if from > 0 {
             request = request.header("Range", format!("bytes={from}-"));
+            if let Promise::Tag(Some(tag)) = &self.file.promise {
+                request = request.header("If-Range", tag);
+            }
         }
         let answer = request.call().map_err(|e| {
             let network = is_network(&e);
-            let reason = e.to_string();
+            let reason = reason_of(&e);
             if network {
                 Broken::Retry(self.offline(reason))
             } else {
@@ -203,6 +254,10 @@ impl Transfer<'_> {
         match answer.status().as_u16() {
             200 => Ok(answer),
             206 if from > 0 => Ok(answer),
+            416 if from > 0 => Err(Broken::Final(self.nonsense(format!(
+                "expected the bytes from {from} on, of {} in all; it says that there are none (status 416)",
+                self.file.bytes
+            )))),
             429 | 500..=599 => Err(Broken::Retry(self.nonsense(format!("status {}", answer.status())))),
             _ => Err(Broken::Final(refusal(
                 &answer,
@@ -214,7 +269,7 @@ impl Transfer<'_> {
     }
 
     fn attempt(&self) -> String {
-        format!("GET {}", self.url)
+        format!("GET {}", self.shown)
     }
 
     fn offline(&self, reason: String) -> Error {
@@ -230,6 +285,34 @@ impl Transfer<'_> {
             attempt: self.attempt(),
             reason,
         }
+    }
+}
+
+/// What a server calls the state of a file in which it is, if that tells it from every other state (RFC 9110, 8.8).
+pub(crate) fn tag_of(headers: &HeaderMap) -> Option<String> {
+    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    text("etag")
+        .filter(|tag| tag.starts_with('"'))
+        .or_else(|| text("last-modified"))
+        .filter(|tag| tag.len() <= LONGEST_TAG_BYTES)
+}
+
+/// Bytes of the whole file, where an answer with it or with a part of it says so.
+pub(crate) fn size_of(answer: &Response<Body>) -> Option<u64> {
+    let text = |name: &str| answer.headers().get(name).and_then(|v| v.to_str().ok());
+    match answer.status().as_u16() {
+        206 => text("content-range")?.rsplit_once('/')?.1.parse().ok(),
+        200 => text("content-length")?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// What a client says went wrong, without the addresses that it was led to.
+pub(crate) fn reason_of(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::RequireHttpsOnly(_) => "it leads to an address that does not begin with `https://`".to_owned(),
+        ureq::Error::Other(e) => e.to_string(),
+        other => other.to_string(),
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Wanted {
     pub bits: Bits,
     /// Below 8 bits, calibrate with the built-in text. Default true: without it much more quality is lost.
     pub calibrate: bool,
-    /// Convert again even if the cache has the bundle. Default false.
+    /// Convert again even if the cache has the bundle; fetch a bundle at an address again. Default false.
     pub reconvert: bool,
 }
 
@@ -126,7 +126,7 @@ pub fn fetch(hub: &Hub, name: &str, watcher: &dyn Watcher) -> Result<Fetched> {
     Ok(hub.fetch(&reference, &mut Fetching(watcher))?)
 }
 
-/// The folder of a bundle of the model `name`: a path, a known name or a Hugging Face id. Where it is no bundle, one is made in
+/// The folder of a bundle of the model `name`: a path, a known name, a Hugging Face id or an address. Where it is no bundle, one is made in
 /// the cache as `wanted` says, unless there is one.
 ///
 /// # Errors
@@ -141,7 +141,13 @@ pub fn bundle(hub: &Hub, name: &str, wanted: &Wanted, watcher: &Rc<dyn Watcher>)
             return Ok(path);
         }
     }
-    let fetched = fetch(hub, name, &**watcher)?;
+    let fetched = match ModelRef::parse(name)? {
+        // Of a bundle there is nothing to convert: it is fetched again.
+        ModelRef::Address(address) if wanted.reconvert && !address.is_file() => {
+            hub.fetch_again(&ModelRef::Address(address), &mut Fetching(&**watcher))?
+        }
+        _ => fetch(hub, name, &**watcher)?,
+    };
     if fetched.format == Format::Bundle {
         return Ok(fetched.path);
     }

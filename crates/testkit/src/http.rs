@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -40,6 +41,14 @@ impl Server {
     /// # Panics
     /// Where no port can be had.
     pub fn new(answer: impl Fn(usize, &mut TcpStream) -> After + Send + Sync + 'static) -> Server {
+        Server::hearing(move |number, _, stream| answer(number, stream))
+    }
+
+    /// As [`Server::new`], where `answer` is told the request, too.
+    ///
+    /// # Panics
+    /// Where no port can be had.
+    pub fn hearing(answer: impl Fn(usize, &str, &mut TcpStream) -> After + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on this machine");
         let port = listener.local_addr().expect("a listener has an address").port();
         let heard = Arc::new(Heard::default());
@@ -60,10 +69,10 @@ impl Server {
                         }
                         let number = {
                             let mut requests = heard.requests.lock().expect("nothing panics while it is held");
-                            requests.push(request);
+                            requests.push(request.clone());
                             requests.len() - 1
                         };
-                        if answer(number, &mut stream) == After::Close {
+                        if answer(number, &request, &mut stream) == After::Close {
                             return;
                         }
                     }
@@ -78,6 +87,28 @@ impl Server {
         Server::new(move |number, stream| {
             // Who has gone away needs no answer.
             let _ = stream.write_all(&answers[number.min(answers.len() - 1)]);
+            After::Close
+        })
+    }
+
+    /// Answers with the files of `folder` by their paths in it, whole whatever is asked for of them.
+    ///
+    /// # Panics
+    /// Where no port can be had.
+    pub fn of_folder(folder: &Path) -> Server {
+        let folder = folder.to_owned();
+        Server::hearing(move |_, request, stream| {
+            let path = request.split_whitespace().nth(1).unwrap_or_default();
+            let (status, body) = match std::fs::read(folder.join(path.trim_start_matches('/'))) {
+                Ok(body) => ("200 OK", body),
+                Err(_) => ("404 Not Found", Vec::new()),
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            // Who has gone away needs no answer.
+            let _ = stream.write_all(&[head.as_bytes(), &body].concat());
             After::Close
         })
     }

@@ -2,6 +2,7 @@
 #include "cactus_tools.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -229,6 +230,19 @@ void hearing(const std::string &bundle, const std::string &vad) {
     CHECK(has(transcriber.transcribe(silence, R"({"language": "de"})"), R"("segments")"));
     CHECK(has(transcriber.detect_language(silence), R"("language")"));
     CHECK(kind_of([&] { transcriber.transcribe("nothing.wav"); }) == "system");
+    CHECK(has(transcriber.start(silence, R"({"language": "de"})").wait(), R"("segments")"));
+    CHECK(kind_of([&] { transcriber.start("nothing.wav").wait(); }) == "system");
+    // One is cancelled alone: the other, which waits for it, comes to its end.
+    cactus::Samples long_tone(16000 * 600);
+    for (size_t i = 0; i < long_tone.size(); i++) long_tone[i] = static_cast<int16_t>(16000.0 * std::sin(static_cast<double>(i * i) * 1e-5));
+    auto first = transcriber.start(long_tone, R"({"language": "de"})");
+    CHECK(first.next().has_value());
+    auto second = transcriber.start(silence, R"({"language": "de"})");
+    first.cancel();
+    std::string last;
+    while (const auto event = first.next()) last = *event;
+    CHECK(first.over() && has(last, R"("event":"cancelled")"));
+    CHECK(has(second.wait(), R"("segments")"));
     CHECK(kind_of([&] { transcriber.speech(silence); }) == "unsupported");
     auto live = transcriber.live(R"({"language": "zh", "max_segment_sec": 1.0, "vad": ")" + vad + "\"}");
     CHECK(has(live.push(silence), R"("confirmed")"));

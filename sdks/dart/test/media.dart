@@ -1,6 +1,7 @@
 /// Vectors, indexes, documents, recordings, pictures.
 library;
 
+import 'dart:async';
 import 'dart:io';
 import 'dart:math';
 import 'dart:typed_data';
@@ -103,6 +104,16 @@ void main() {
         () => transcriber.transcribe(Sound.pcm(sound), options: {'language': 'xx'}),
       );
       expect(wrong.message, contains('xx'));
+      final abort = Completer<void>();
+      final long = transcriber.transcribe(
+        Sound.pcm(Int16List.fromList([for (var i = 0; i < 150; i++) ...sound])),
+        options: {'language': 'de'},
+        onSegment: (_) => abort.isCompleted ? null : abort.complete(),
+        abortTrigger: abort.future,
+      );
+      final beside = transcriber.transcribe(Sound.pcm(sound), options: {'language': 'de'});
+      expect((await thrown<CactusError>(() => long)).kind, 'cancelled');
+      expect((await beside).text, transcript.text);
       await transcriber.close();
       expect((await thrown<CactusError>(() => transcriber.transcribe(Sound.pcm(sound)))).kind, 'handle');
     });

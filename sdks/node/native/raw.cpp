@@ -227,6 +227,12 @@ void cactus_render_prompt_call(Call &call) {
     } while (given.again());
 }
 
+void cactus_transcription_start_call(Call &call) {
+    struct cactus_request *given = nullptr;
+    if (!call.check(call.c().cactus_transcription_start(static_cast<void *>(call.handle(0)), call.text(1), call.bytes(2), call.bytes_count(2), call.text(3), nullptr, nullptr, &given))) return;
+    call.give_handle(given, [](const Symbols &symbols, void *given) { symbols.cactus_request_close(static_cast<cactus_request *>(given)); });
+}
+
 void cactus_model_set_policy_call(Call &call) {
     call.check(call.c().cactus_model_set_policy(static_cast<struct cactus_model *>(call.handle(0)), call.text(1), call.text(2)));
 }
@@ -278,6 +284,7 @@ const Entry ENTRIES[] = {
     {"logSetCallback", "c", true, false, cactus_log_set_callback_call},
     {"ragQuery", "htn", false, false, cactus_rag_query_call},
     {"renderPrompt", "httt", false, false, cactus_render_prompt_call},
+    {"transcriptionStart", "htpt", false, false, cactus_transcription_start_call},
     {"modelSetPolicy", "htt", false, false, cactus_model_set_policy_call},
 };
 

@@ -57,6 +57,7 @@ struct Symbols {
     decltype(&::cactus_log_set_callback) cactus_log_set_callback;
     decltype(&::cactus_rag_query) cactus_rag_query;
     decltype(&::cactus_render_prompt) cactus_render_prompt;
+    decltype(&::cactus_transcription_start) cactus_transcription_start;
     decltype(&::cactus_model_set_policy) cactus_model_set_policy;
 };
 
@@ -112,6 +113,7 @@ void for_each_symbol(Symbols &symbols, F f) {
     f("cactus_log_set_callback", reinterpret_cast<void **>(&symbols.cactus_log_set_callback));
     f("cactus_rag_query", reinterpret_cast<void **>(&symbols.cactus_rag_query));
     f("cactus_render_prompt", reinterpret_cast<void **>(&symbols.cactus_render_prompt));
+    f("cactus_transcription_start", reinterpret_cast<void **>(&symbols.cactus_transcription_start));
     f("cactus_model_set_policy", reinterpret_cast<void **>(&symbols.cactus_model_set_policy));
 }
 
@@ -167,6 +169,7 @@ inline void link_symbols(Symbols &symbols) {
     symbols.cactus_log_set_callback = &::cactus_log_set_callback;
     symbols.cactus_rag_query = &::cactus_rag_query;
     symbols.cactus_render_prompt = &::cactus_render_prompt;
+    symbols.cactus_transcription_start = &::cactus_transcription_start;
     symbols.cactus_model_set_policy = &::cactus_model_set_policy;
 }
 #endif

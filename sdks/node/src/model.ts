@@ -116,8 +116,8 @@ export class Model extends Talker {
   }
 
   /**
-   * Loads a model: the folder of a bundle, a GGUF file, a Hugging Face folder or id, or a known name. What is no bundle is downloaded
-   * and converted once.
+   * Loads a model: the folder of a bundle, a GGUF file, an address (`https://`) of either, a Hugging Face folder or id, or a known
+   * name. What is not here is downloaded once, and what is no bundle converted.
    */
   static async load(source: Path, options: LoadOptions = {}): Promise<Model> {
     const name = pathOf(source, "source");

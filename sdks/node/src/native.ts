@@ -155,12 +155,13 @@ export interface Native {
   logSetCallback(callback: OnLog | null): Soon<void>;
   /**
    * Loads the model `name`: the folder of a bundle, a GGUF file, a Hugging Face folder, a Hugging Face id (`org/name`, with
-   * `@revision` and `:file` where wanted), or a known name such as `smollm2`. What is no bundle is downloaded and converted into
-   * the cache of this user first, where it is found the next time, by the command line and by Python too. `options_json` (NULL, or
-   * an object) says how that is done (`bits` for each weight, `calibrate`, `reconvert`, `offline`, `token`, and the folder of the
-   * `cache`) and how the model is run (`context_tokens`, `threads`, `decode_threads`, `pin`, `kv_dtype`, `chunk_tokens`,
-   * `sequences`, `queue`, `kv_tokens`). `progress` may be NULL. A library that was built without the store loads bundles alone, and
-   * gives `CACTUS_CODE_NOT_IN_BUILD` for everything else.
+   * `@revision` and `:file` where wanted), a known name such as `smollm2`, or the address (`https://`, or `http://` of this
+   * machine) of a GGUF file or of the folder of a bundle. What is not on this machine is downloaded, and what is no bundle
+   * converted, into the cache of this user first, where it is found the next time, by the command line and by Python too.
+   * `options_json` (NULL, or an object) says how that is done (`bits` for each weight, `calibrate`, `reconvert`, `offline`,
+   * `token`, and the folder of the `cache`) and how the model is run (`context_tokens`, `threads`, `decode_threads`, `pin`,
+   * `kv_dtype`, `chunk_tokens`, `sequences`, `queue`, `kv_tokens`). `progress` may be NULL. A library that was built without the
+   * store loads bundles alone, and gives `CACTUS_CODE_NOT_IN_BUILD` for everything else.
    */
   modelLoad(name: string, options_json: Text, progress: OnProgress | null): Promise<Handle>;
   /**
@@ -342,6 +343,15 @@ export interface Native {
    * the text in it is empty then.
    */
   renderPrompt(model: Handle, messages_json: string, options_json: Text, tools_json: Text): Promise<string>;
+  /**
+   * Begins to write down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits,
+   * little-endian, 16,000 samples a second), which is copied: one of the two. It is a request as `cactus_request_start` begins one,
+   * and `cactus_request_cancel` stops it alone, also while it waits for another recording. Each event `TEXT` has the text of a
+   * segment, and in `json` its `start` and `end` in seconds. The result is that of `cactus_transcribe`; of one that was cancelled
+   * it has `response` and `segments` as far as they came. `options_json` (NULL, or an object) has the options of
+   * `cactus_transcribe`, and `prompt`. `*request` has to be closed in any case.
+   */
+  transcriptionStart(model: Handle, audio_file_path: Text, pcm_buffer: Uint8Array | null, options_json: Text): Promise<Handle>;
   /**
    * Gives a model a policy for its requests from now on: what the model should not answer may be handed to a target. `model` may be
    * one that writes down what is said, too: then targets that do hear again what is doubtful of recordings (`cactus_transcribe`),

@@ -1,8 +1,9 @@
 // Models that hear, and models that find speech.
 
 import { CactusError, calling, wrong } from "./errors.ts";
-import { abortable, Closable, type Held, opened, type Signal } from "./lifetime.ts";
+import { abortable, abortReason, Closable, type Held, onAbort, opened, type Signal } from "./lifetime.ts";
 import type { PolicyOptions } from "./model.ts";
+import type { Native } from "./native.ts";
 import { type Path, pathOf } from "./paths.ts";
 
 /** Samples: mono, 16,000 a second. Bytes are 16 bits, little-endian; floats are from -1 to 1. */
@@ -25,7 +26,7 @@ export interface TranscribeOptions {
   prompt?: string;
   /** Hears the text of each segment. */
   onText?: (text: string) => void;
-  /** Stops what is under way with this model; the promise is rejected with the signal's reason. */
+  /** Stops this transcription, also while it waits for another; the promise is rejected with the signal's reason. */
   signal?: Signal;
   [name: string]: unknown;
 }
@@ -67,6 +68,12 @@ export interface LiveResult {
   [name: string]: unknown;
 }
 
+/** What happens to a transcription. */
+type HeardEvent =
+  | { event: "text"; text: string }
+  | { event: "done" | "cancelled"; result: Transcript }
+  | { event: "failed"; kind: CactusError["kind"]; text: string; code: number };
+
 const isLittleEndian = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
 
 /** The bytes of samples. */
@@ -98,8 +105,34 @@ export class Transcriber extends Closable {
 
   /** Writes down what is said. */
   async transcribe(sound: Sound, options: TranscribeOptions = {}): Promise<Transcript> {
-    const { prompt = null, onText, signal, ...rest } = options;
+    const { onText, signal, ...rest } = options;
     const { file, pcm } = soundOf(sound);
+    // The web's library has no threads: a recording is written down as a whole there.
+    if ((this.held.of as Partial<Native>).transcriptionStart === undefined) return this.#transcribed(file, pcm, options);
+    if (signal?.aborted) throw abortReason(signal);
+    const start = () => this.call((of, model) => of.transcriptionStart(model, file, pcm, JSON.stringify(rest)));
+    const { of, handle } = await opened(start, (of, request) => of.requestClose(request), this);
+    const quit = onAbort(signal, () => void calling(() => of.requestCancel(handle)).catch(() => {}));
+    try {
+      for (;;) {
+        const events = JSON.parse(await calling(() => of.requestNext(handle, -1))) as HeardEvent[];
+        for (const event of events) {
+          if (event.event === "text") onText?.(event.text);
+          else if (signal?.aborted) throw abortReason(signal);
+          else if (event.event === "done") return event.result;
+          else if (event.event === "failed") throw new CactusError(event.kind, event.text, event.code);
+          else throw new CactusError("cancelled", "the transcription was stopped", -11);
+        }
+        if (events.length === 0) throw new CactusError("internal", "a transcription ended without a last event");
+      }
+    } finally {
+      quit();
+      await calling(() => of.requestClose(handle));
+    }
+  }
+
+  async #transcribed(file: string | null, pcm: Uint8Array | null, options: TranscribeOptions): Promise<Transcript> {
+    const { prompt = null, onText, signal, ...rest } = options;
     const { of, handle } = this.held;
     let thrown: { error: unknown } | undefined;
     const hear = (text: string): void => {

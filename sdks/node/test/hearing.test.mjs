@@ -31,7 +31,19 @@ test("recordings are written down, as samples of any kind", async (t) => {
   const abort = new AbortController();
   const long = model.transcribe({ pcm: rising(120) }, { language: "de", signal: abort.signal, onText: () => abort.abort(new Error("late")) });
   await assert.rejects(long, /late/);
+  // One is stopped alone, also while it waits for another.
+  const stop = new AbortController();
+  const first = model.transcribe({ pcm: rising(60) }, { language: "de" });
+  const second = model.transcribe({ pcm: rising(120) }, { language: "de", signal: stop.signal });
+  stop.abort(new Error("alone"));
+  await assert.rejects(second, /alone/);
+  const again = await model.transcribe({ pcm: rising(60) }, { language: "de" });
+  assert.equal((await first).response, again.response);
+  const under = model.transcribe({ pcm: rising(120) }, { language: "de" });
+  const closed = assert.rejects(under, kind("cancelled"));
+  await new Promise((next) => setTimeout(next, 50));
   await model.close();
+  await closed;
   await assert.rejects(model.transcribe({ pcm }), kind("handle"));
 });
 

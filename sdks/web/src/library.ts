@@ -10,8 +10,8 @@ import { Exit, Wasi } from "./wasi.ts";
 /** What a call gives, where `Native` has a promise. */
 type Now<F> = F extends (...given: infer A) => infer R ? (...given: A) => Awaited<R> : never;
 
-/** `Native`, but for what is fetched from elsewhere or waits. */
-export type Calls = { [N in Exclude<keyof Native, "requestNext">]: Now<Native[N]> };
+/** `Native`, but for what is fetched from elsewhere, waits, or goes on beside others. */
+export type Calls = { [N in Exclude<keyof Native, "requestNext" | "transcriptionStart">]: Now<Native[N]> };
 
 type Function = (...given: (number | bigint)[]) => number;
 

@@ -68,8 +68,10 @@ export class Remote {
     const now = {
       version: () => this.#known().version,
       abiVersion: () => this.#known().abiVersion,
+      // One thread does one thing at a time.
+      transcriptionStart: undefined,
     };
-    return new Proxy(now as Native, {
+    return new Proxy(now as unknown as Native, {
       get: (now, name) => (name in now ? now[name as "version"] : (...given: unknown[]) => this.#call(String(name), given)),
     });
   }

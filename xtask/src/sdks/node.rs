@@ -53,6 +53,7 @@ const CLOSERS: &[(&str, &str)] = &[
     ("cactus_request_start", "cactus_request_close"),
     ("cactus_session_open", "cactus_session_close"),
     ("cactus_session_send", "cactus_request_close"),
+    ("cactus_transcription_start", "cactus_request_close"),
     ("cactus_init", "cactus_destroy"),
     ("cactus_index_init", "cactus_index_destroy"),
     ("cactus_stream_transcribe_start", "cactus_stream_transcribe_stop"),

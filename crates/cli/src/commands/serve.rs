@@ -143,6 +143,15 @@ fn source(args: &ServeArgs, name: &str) -> Result<Source> {
             };
             last.unwrap_or(full.as_os_str()).to_string_lossy().into_owned()
         }
+        // As a file or folder of that name here.
+        ModelRef::Address(address) => {
+            let last = address.name();
+            let stem = last.len() - ".gguf".len().min(last.len());
+            match last.get(stem..) {
+                Some(end) if end.eq_ignore_ascii_case(".gguf") => last[..stem].to_owned(),
+                _ => last.to_owned(),
+            }
+        }
         other => model::name_of(other),
     };
     let model = ModelArgs {

@@ -1,5 +1,6 @@
 //! The command as its users run it. One program, as each would link the whole of it.
 
+mod addresses;
 mod awkward_recordings;
 mod calibrating;
 mod command;

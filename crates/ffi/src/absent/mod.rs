@@ -139,7 +139,7 @@ mod tests {
         for (names, sources) in [
             (graphs::NAMES, graph.filter(|path| path.is_file()).collect::<Vec<_>>()),
             (search::NAMES, dropin(&["embed.rs", "index.rs", "rag.rs"])),
-            (speech::NAMES, dropin(&["hear.rs", "live.rs"])),
+            (speech::NAMES, dropin(&["hear.rs", "live.rs", "../heard.rs"])),
         ] {
             let listed: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
             assert!(!listed.is_empty());

@@ -4,14 +4,17 @@ use super::cactus_token_callback;
 use super::request::{OF_POLICY, answered, ram_usage_mb, rounded};
 use crate::callback::call;
 use crate::failure::{Failure, Result};
-use crate::hearer::{self, Machine, Reheard, Sound};
+use crate::hearer::{self, Hearer, Machine, Reheard, Sound};
 use crate::input;
 use crate::output::c_string;
+use crate::policy::Policy;
+use crate::underway::Entry;
 use cactus_audio::Samples;
 use cactus_engine::CancelToken;
 use cactus_speech::{LanguageChance, Progress, Segment, SpanOptions, TranscribeOptions, Transcript};
 use serde_json::{Map, Value, json};
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Writes down what is said in the file `audio_file_path`, of any format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000
@@ -44,15 +47,8 @@ pub unsafe extern "C" fn cactus_transcribe(
                 input::object(input::optional_text(options_json, "options_json")?, "options_json")?,
             )
         };
-        let of_policy = of_policy(&options);
-        let mut options = transcribe_options(prompt.unwrap_or_default(), &options)?;
-        // What is translated cannot be compared with what is said.
-        let policy = hearer.policy().filter(|_| !options.translate);
-        let policy = match policy {
-            Some(policy) if policy.hears(&of_policy)? => Some(policy),
-            _ => None,
-        };
-        let tell = |segments: &[Segment]| {
+        let asked = Wanted::read(&hearer, prompt.unwrap_or_default(), &options)?;
+        let mut tell = |segments: &[Segment]| {
             let Some(function) = callback else { return };
             for segment in segments {
                 let text = c_string(segment.text.replace('\0', ""));
@@ -61,47 +57,8 @@ pub unsafe extern "C" fn cactus_transcribe(
                 call(0, || unsafe { function(text.as_ptr(), token, user_data) });
             }
         };
-        let started = Instant::now();
-        let heard = |machine: &mut Machine, cancel: &CancelToken| {
-            let transcriber = machine.transcriber("writes nothing")?;
-            options.fit(transcriber);
-            let rate_hz = transcriber.sample_rate_hz();
-            let mut samples = sound.open(rate_hz)?;
-            let kept = match policy {
-                // Of what is heard again each word is compared, and its sound is sent.
-                Some(_) => {
-                    options.words = true;
-                    Some(all(&mut *samples).map_err(|error| sound.failure(error.into()))?)
-                }
-                None => None,
-            };
-            let mut kept = kept.map(Samples::new);
-            let mut first_ms = None;
-            let mut each = |progress: Progress<'_>| {
-                if policy.is_none() {
-                    first_ms.get_or_insert_with(|| milliseconds(started));
-                    tell(progress.segments);
-                }
-            };
-            let read: &mut dyn cactus_audio::Sound = match &mut kept {
-                Some(kept) => kept,
-                None => &mut *samples,
-            };
-            let transcript = transcriber.transcribe_sound(read, &options, cancel, &mut each);
-            let transcript = transcript.map_err(|error| sound.failure(error))?;
-            let hints = [options.initial_prompt.as_str(), &options.hotwords.join(", ")].join(" ");
-            Ok((transcript, kept.map(|kept| (kept, rate_hz, hints)), first_ms))
-        };
-        hearer.with_then(heard, |(transcript, kept, first_ms), stop| {
-            let (Some(policy), Some((kept, rate_hz, hints))) = (&policy, kept) else {
-                let times = (first_ms.unwrap_or(0.0), milliseconds(started));
-                return Ok(transcript_json(&transcript, times).to_string());
-            };
-            let reheard = policy.hear_again(stop, (kept.all(), rate_hz), &transcript, &hints)?;
-            let first_ms = milliseconds(started);
-            tell(&reheard.transcript.segments);
-            Ok(reheard_json(reheard, (first_ms, milliseconds(started))).to_string())
-        })
+        let json = asked.transcribe(&hearer, &hearer.begin()?, sound, &mut tell)?;
+        Ok(json.to_string())
     };
     // SAFETY: the header's contract of buffers.
     unsafe { answered(response_buffer, buffer_size, heard) }
@@ -195,6 +152,83 @@ pub unsafe extern "C" fn cactus_vad(
     unsafe { answered(response_buffer, buffer_size, found) }
 }
 
+/// How a recording is to be written down.
+pub(crate) struct Wanted {
+    options: TranscribeOptions,
+    /// Who else may hear it.
+    policy: Option<Arc<Policy>>,
+}
+
+impl Wanted {
+    /// # Errors
+    /// An option that is none, or that wants a policy that the model does not have.
+    pub(crate) fn read(hearer: &Hearer, prompt: &str, options: &Map<String, Value>) -> Result<Wanted> {
+        let of_policy = of_policy(options);
+        let options = transcribe_options(prompt, options)?;
+        // What is translated cannot be compared with what is said.
+        let policy = match hearer.policy().filter(|_| !options.translate) {
+            Some(policy) if policy.hears(&of_policy)? => Some(policy),
+            _ => None,
+        };
+        Ok(Wanted { options, policy })
+    }
+
+    /// Writes `sound` down, under way as `entry`; `tell` gets segments when they are final. Gives the result.
+    ///
+    /// # Errors
+    /// Those of [`Hearer::with_then`], and what is wrong with the recording.
+    pub(crate) fn transcribe(
+        self,
+        hearer: &Hearer,
+        entry: &Entry,
+        sound: Sound<'_>,
+        tell: &mut dyn FnMut(&[Segment]),
+    ) -> Result<Value> {
+        let Wanted { mut options, policy } = self;
+        let started = Instant::now();
+        let heard = |machine: &mut Machine, cancel: &CancelToken| {
+            let transcriber = machine.transcriber("writes nothing")?;
+            options.fit(transcriber);
+            let rate_hz = transcriber.sample_rate_hz();
+            let mut samples = sound.open(rate_hz)?;
+            let kept = match policy {
+                // Of what is heard again each word is compared, and its sound is sent.
+                Some(_) => {
+                    options.words = true;
+                    Some(all(&mut *samples).map_err(|error| sound.failure(error.into()))?)
+                }
+                None => None,
+            };
+            let mut kept = kept.map(Samples::new);
+            let mut first_ms = None;
+            let mut each = |progress: Progress<'_>| {
+                if policy.is_none() {
+                    first_ms.get_or_insert_with(|| milliseconds(started));
+                    tell(progress.segments);
+                }
+            };
+            let read: &mut dyn cactus_audio::Sound = match &mut kept {
+                Some(kept) => kept,
+                None => &mut *samples,
+            };
+            let transcript = transcriber.transcribe_sound(read, &options, cancel, &mut each);
+            let transcript = transcript.map_err(|error| sound.failure(error))?;
+            let hints = [options.initial_prompt.as_str(), &options.hotwords.join(", ")].join(" ");
+            Ok((transcript, kept.map(|kept| (kept, rate_hz, hints)), first_ms))
+        };
+        // Whether segments are told at once or at the end, it is in turn.
+        let (transcript, kept, first_ms) = hearer.with_entry(entry, heard, |done, _| Ok(done))?;
+        let (Some(policy), Some((kept, rate_hz, hints))) = (&policy, kept) else {
+            let times = (first_ms.unwrap_or(0.0), milliseconds(started));
+            return Ok(transcript_json(&transcript, times));
+        };
+        let reheard = policy.hear_again(entry.stop(), (kept.all(), rate_hz), &transcript, &hints)?;
+        let first_ms = milliseconds(started);
+        tell(&reheard.transcript.segments);
+        Ok(reheard_json(reheard, (first_ms, milliseconds(started))))
+    }
+}
+
 /// All samples of a recording.
 fn all(sound: &mut dyn cactus_audio::Sound) -> std::result::Result<Vec<f32>, cactus_audio::Error> {
     let mut samples = Vec::new();
@@ -209,11 +243,16 @@ fn of_policy(options: &Map<String, Value>) -> Map<String, Value> {
     given.map(|(name, value)| (name.to_owned(), value.clone())).collect()
 }
 
+/// Seconds, as results have them.
+pub(crate) fn seconds(seconds: f64) -> f64 {
+    rounded(seconds)
+}
+
 pub(super) fn milliseconds(since: Instant) -> f64 {
     rounded(since.elapsed().as_secs_f64() * 1e3)
 }
 
-pub(super) fn option<T>(
+pub(crate) fn option<T>(
     options: &Map<String, Value>,
     name: &str,
     expected: &str,

@@ -24,8 +24,12 @@ mod requests;
 mod sessions;
 #[cfg(feature = "speech")]
 mod speech;
+#[cfg(feature = "store")]
+mod store;
 mod stress;
 #[allow(dead_code, reason = "what a build leaves out is not tested")]
 mod support;
+#[cfg(feature = "speech")]
+mod transcription;
 #[cfg(all(feature = "pictures", feature = "search"))]
 mod vectors;

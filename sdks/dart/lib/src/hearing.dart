@@ -87,11 +87,14 @@ abstract class Transcriber {
   /// Writes down what is said. [options] are `language`, `translate`,
   /// `temperature`, `custom_vocabulary` and `hallucination_silence`; [prompt] is
   /// text as if said before. [onSegment] hears each piece when it is written.
+  /// When [abortTrigger] completes, this recording is stopped alone, also while
+  /// it waits for another, and fails with the kind `cancelled`.
   Future<Transcript> transcribe(
     Sound sound, {
     Json options = const {},
     String? prompt,
     void Function(String text)? onSegment,
+    Future<void>? abortTrigger,
   });
 
   /// Which language is spoken: `language`, `confidence`, `entropy`.
@@ -111,7 +114,7 @@ abstract class Transcriber {
   /// so on.
   Future<LiveTranscription> live({Json options = const {}});
 
-  /// Stops the recording that is transcribed now, which fails with the kind
+  /// Stops all that is under way with this model, which fails with the kind
   /// `cancelled`.
   void stop();
 

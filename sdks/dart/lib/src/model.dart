@@ -235,9 +235,9 @@ abstract class Model extends Answering {
   /// For the package alone.
   const Model();
 
-  /// Loads a model: the folder of a bundle, a GGUF file, a Hugging Face folder
-  /// or id, or a known name. What is not on this device is downloaded and
-  /// converted, unless `offline`.
+  /// Loads a model: the folder of a bundle, a GGUF file, an address
+  /// (`https://`) of either, a Hugging Face folder or id, or a known name.
+  /// What is not on this device is downloaded and converted, unless `offline`.
   ///
   /// With a folder of [documents] the model answers from these; [options] that
   /// say how a model is run cannot be given then.

@@ -255,17 +255,19 @@ final class Raw {
 
   /// Loads the model `name`: the folder of a bundle, a GGUF file, a Hugging
   /// Face folder, a Hugging Face id (`org/name`, with `@revision` and `:file`
-  /// where wanted), or a known name such as `smollm2`. What is no bundle is
-  /// downloaded and converted into the cache of this user first, where it is
-  /// found the next time, by the command line and by Python too. `options_json`
-  /// (NULL, or an object) says how that is done (`bits` for each weight,
-  /// `calibrate`, `reconvert`, `offline`, `token`, and the folder of the
-  /// `cache`) and how the model is run (`context_tokens`, `threads`,
-  /// `decode_threads`, `pin`, `kv_dtype`, `chunk_tokens`, `sequences`, `queue`,
-  /// `kv_tokens`). `progress` may be NULL. A library that was built without the
-  /// store loads bundles alone, and gives `CACTUS_CODE_NOT_IN_BUILD` for
-  /// everything else. (`cactus_model_load`, since ABI 1; takes time: not for an
-  /// isolate that draws.)
+  /// where wanted), a known name such as `smollm2`, or the address (`https://`,
+  /// or `http://` of this machine) of a GGUF file or of the folder of a bundle.
+  /// What is not on this machine is downloaded, and what is no bundle
+  /// converted, into the cache of this user first, where it is found the next
+  /// time, by the command line and by Python too. `options_json` (NULL, or an
+  /// object) says how that is done (`bits` for each weight, `calibrate`,
+  /// `reconvert`, `offline`, `token`, and the folder of the `cache`) and how
+  /// the model is run (`context_tokens`, `threads`, `decode_threads`, `pin`,
+  /// `kv_dtype`, `chunk_tokens`, `sequences`, `queue`, `kv_tokens`). `progress`
+  /// may be NULL. A library that was built without the store loads bundles
+  /// alone, and gives `CACTUS_CODE_NOT_IN_BUILD` for everything else.
+  /// (`cactus_model_load`, since ABI 1; takes time: not for an isolate that
+  /// draws.)
   late final int Function(Pointer<Char> name, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusProgressCallback>> progress, Pointer<Void> userData, Pointer<Pointer<CactusModel>> model) modelLoad =
       _lookup<NativeFunction<Int Function(Pointer<Char> name, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusProgressCallback>> progress, Pointer<Void> userData, Pointer<Pointer<CactusModel>> model)>>('cactus_model_load')
           .asFunction();
@@ -668,6 +670,21 @@ final class Raw {
   /// isolate that draws.)
   late final int Function(Pointer<Void> model, Pointer<Char> messagesJson, Pointer<Char> optionsJson, Pointer<Char> toolsJson, Pointer<Char> buffer, int bufferSize) renderPrompt =
       _lookup<NativeFunction<Int Function(Pointer<Void> model, Pointer<Char> messagesJson, Pointer<Char> optionsJson, Pointer<Char> toolsJson, Pointer<Char> buffer, Size bufferSize)>>('cactus_render_prompt')
+          .asFunction();
+
+  /// Begins to write down what is said in the file `audio_file_path`, of any
+  /// format, or in `pcm_buffer` (mono, 16 bits, little-endian, 16,000 samples a
+  /// second), which is copied: one of the two. It is a request as
+  /// `cactus_request_start` begins one, and `cactus_request_cancel` stops it
+  /// alone, also while it waits for another recording. Each event `TEXT` has
+  /// the text of a segment, and in `json` its `start` and `end` in seconds. The
+  /// result is that of `cactus_transcribe`; of one that was cancelled it has
+  /// `response` and `segments` as far as they came. `options_json` (NULL, or an
+  /// object) has the options of `cactus_transcribe`, and `prompt`. `*request`
+  /// has to be closed in any case. (`cactus_transcription_start`, since ABI 1;
+  /// takes time: not for an isolate that draws.)
+  late final int Function(Pointer<Void> model, Pointer<Char> audioFilePath, Pointer<Uint8> pcmBuffer, int pcmBufferSize, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusEventCallback>> callback, Pointer<Void> userData, Pointer<Pointer<CactusRequest>> request) transcriptionStart =
+      _lookup<NativeFunction<Int Function(Pointer<Void> model, Pointer<Char> audioFilePath, Pointer<Uint8> pcmBuffer, Size pcmBufferSize, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusEventCallback>> callback, Pointer<Void> userData, Pointer<Pointer<CactusRequest>> request)>>('cactus_transcription_start')
           .asFunction();
 
   /// Gives a model a policy for its requests from now on: what the model should

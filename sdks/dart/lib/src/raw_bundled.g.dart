@@ -156,6 +156,9 @@ external int _ragQuery(Pointer<Void> model, Pointer<Char> query, Pointer<Char> r
 @Native<Int Function(Pointer<Void> model, Pointer<Char> messagesJson, Pointer<Char> optionsJson, Pointer<Char> toolsJson, Pointer<Char> buffer, Size bufferSize)>(symbol: 'cactus_render_prompt')
 external int _renderPrompt(Pointer<Void> model, Pointer<Char> messagesJson, Pointer<Char> optionsJson, Pointer<Char> toolsJson, Pointer<Char> buffer, int bufferSize);
 
+@Native<Int Function(Pointer<Void> model, Pointer<Char> audioFilePath, Pointer<Uint8> pcmBuffer, Size pcmBufferSize, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusEventCallback>> callback, Pointer<Void> userData, Pointer<Pointer<CactusRequest>> request)>(symbol: 'cactus_transcription_start')
+external int _transcriptionStart(Pointer<Void> model, Pointer<Char> audioFilePath, Pointer<Uint8> pcmBuffer, int pcmBufferSize, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusEventCallback>> callback, Pointer<Void> userData, Pointer<Pointer<CactusRequest>> request);
+
 @Native<Int Function(Pointer<CactusModel> model, Pointer<Char> policyToml, Pointer<Char> optionsJson)>(symbol: 'cactus_model_set_policy')
 external int _modelSetPolicy(Pointer<CactusModel> model, Pointer<Char> policyToml, Pointer<Char> optionsJson);
 
@@ -262,6 +265,8 @@ Pointer<T> bundled<T extends NativeType>(String name) {
       Native.addressOf<NativeFunction<Int Function(Pointer<Void> model, Pointer<Char> query, Pointer<Char> responseBuffer, Size bufferSize, Size topK)>>(_ragQuery),
     'cactus_render_prompt' =>
       Native.addressOf<NativeFunction<Int Function(Pointer<Void> model, Pointer<Char> messagesJson, Pointer<Char> optionsJson, Pointer<Char> toolsJson, Pointer<Char> buffer, Size bufferSize)>>(_renderPrompt),
+    'cactus_transcription_start' =>
+      Native.addressOf<NativeFunction<Int Function(Pointer<Void> model, Pointer<Char> audioFilePath, Pointer<Uint8> pcmBuffer, Size pcmBufferSize, Pointer<Char> optionsJson, Pointer<NativeFunction<CactusEventCallback>> callback, Pointer<Void> userData, Pointer<Pointer<CactusRequest>> request)>>(_transcriptionStart),
     'cactus_model_set_policy' =>
       Native.addressOf<NativeFunction<Int Function(Pointer<CactusModel> model, Pointer<Char> policyToml, Pointer<Char> optionsJson)>>(_modelSetPolicy),
     _ => throw ArgumentError.value(name, 'name', 'is no function of the library'),

@@ -54,6 +54,7 @@ static struct {
     __typeof__(&cactus_log_set_callback) cactus_log_set_callback;
     __typeof__(&cactus_rag_query) cactus_rag_query;
     __typeof__(&cactus_render_prompt) cactus_render_prompt;
+    __typeof__(&cactus_transcription_start) cactus_transcription_start;
     __typeof__(&cactus_model_set_policy) cactus_model_set_policy;
 } lib;
 
@@ -708,6 +709,25 @@ static jint JNICALL jni_cactus_render_prompt(JNIEnv *env, jclass raw, jlong mode
     return result;
 }
 
+static jint JNICALL jni_cactus_transcription_start(JNIEnv *env, jclass raw, jlong model, jbyteArray audio_file_path, jobject pcm_buffer, jlong pcm_buffer_size, jbyteArray options_json, jlongArray request) {
+    (void)raw;
+    (void)env;
+    jint result = -1;
+    char *c_audio_file_path = NULL;
+    void *c_pcm_buffer = NULL;
+    char *c_options_json = NULL;
+    struct cactus_request *c_request = NULL;
+    if (text_in(env, audio_file_path, &c_audio_file_path) &&
+        room_in(env, pcm_buffer, (size_t)pcm_buffer_size, &c_pcm_buffer) &&
+        text_in(env, options_json, &c_options_json)) {
+        result = (jint)lib.cactus_transcription_start((void *)(intptr_t)model, c_audio_file_path, (const uint8_t *)c_pcm_buffer, (size_t)pcm_buffer_size, c_options_json, NULL, NULL, &c_request);
+        handle_out(env, request, c_request);
+    }
+    free(c_audio_file_path);
+    free(c_options_json);
+    return result;
+}
+
 static jint JNICALL jni_cactus_model_set_policy(JNIEnv *env, jclass raw, jlong model, jbyteArray policy_toml, jbyteArray options_json) {
     (void)raw;
     (void)env;
@@ -773,6 +793,7 @@ static const symbol symbols[] = {
     {"cactus_log_set_callback", (void **)&lib.cactus_log_set_callback},
     {"cactus_rag_query", (void **)&lib.cactus_rag_query},
     {"cactus_render_prompt", (void **)&lib.cactus_render_prompt},
+    {"cactus_transcription_start", (void **)&lib.cactus_transcription_start},
     {"cactus_model_set_policy", (void **)&lib.cactus_model_set_policy},
 };
 
@@ -830,6 +851,7 @@ static const JNINativeMethod methods[] = {
     {(char *)"logSetCallback", (char *)"(Ldev/cactusengine/raw/LogCallback;)V", (void *)jni_cactus_log_set_callback},
     {(char *)"ragQuery", (char *)"(J[BLjava/nio/ByteBuffer;JJ)I", (void *)jni_cactus_rag_query},
     {(char *)"renderPrompt", (char *)"(J[B[B[BLjava/nio/ByteBuffer;J)I", (void *)jni_cactus_render_prompt},
+    {(char *)"transcriptionStart", (char *)"(J[BLjava/nio/ByteBuffer;J[B[J)I", (void *)jni_cactus_transcription_start},
     {(char *)"modelSetPolicy", (char *)"(J[B[B)I", (void *)jni_cactus_model_set_policy},
 };
 

@@ -16,9 +16,10 @@ public final class Model: Sendable {
         self.owner = owner
     }
 
-    /// Loads a model: the folder of a bundle, a GGUF file, a Hugging Face folder or id, or a known name.
+    /// Loads a model: the folder of a bundle, a GGUF file, an address (`https://`) of either, a Hugging Face folder or id, or a
+    /// known name.
     ///
-    /// What is no bundle is downloaded and converted first, once. Nothing but a name that is not on this machine uses the network. Cancelling
+    /// What is not here is downloaded first, once, and what is no bundle converted. Nothing but a name or an address that is not on this machine uses the network. Cancelling
     /// the task stops that within seconds, and what was downloaded is kept.
     ///
     /// `onProgress` is called on a thread of the library's, at most some ten times a second.

@@ -258,34 +258,50 @@ T _heard<T>(Recording sound, T Function(Arena arena, Pointer<Char> path, Pointer
   }
 }
 
-/// Writes down what is said.
-String transcribe((int, Recording, String?, String, SendPort?) job) {
-  final (model, sound, prompt, options, segments) = job;
+/// Writes down what is said. The port gets the request, by its address, and then
+/// the text of each segment.
+String transcribe((int, Recording, String, SendPort) job) {
+  final (model, sound, options, port) = job;
   return _heard(sound, (arena, path, pcm) {
-    NativeCallable<c.CactusTokenCallback>? callback;
-    if (segments != null) {
-      callback = NativeCallable.isolateLocal(
-        (Pointer<Char> text, int _, Pointer<Void> _) => segments.send(borrow(text)),
-      );
-    }
+    final place = arena<Pointer<c.CactusRequest>>();
+    check(
+      raw.transcriptionStart(
+        _at(model),
+        path,
+        pcm,
+        sound.bytes,
+        arena.text(options, 'options'),
+        nullptr,
+        nullptr,
+        place,
+      ),
+    );
+    final request = place.value;
     try {
-      return _written(
-        arena,
-        (buffer, size) => raw.transcribe(
-          _at(model),
-          path,
-          arena.text(prompt, 'prompt'),
-          buffer,
-          size,
-          arena.text(options, 'options'),
-          callback?.nativeFunction ?? nullptr,
-          nullptr,
-          pcm,
-          sound.bytes,
-        ),
-      );
+      port.send(request.address);
+      final next = arena<Pointer<Char>>();
+      final over = arena<Bool>();
+      while (true) {
+        check(raw.requestNext(request, -1, next, over));
+        if (next.value == nullptr) throw const CactusError(-1, 'internal', 'a transcription has no last event');
+        final event = decodeObject(take(next.value));
+        switch (event['event']) {
+          case 'text':
+            port.send(event['text'] as String? ?? '');
+          case 'done':
+            return jsonEncode(event['result']);
+          case 'cancelled':
+            throw const CactusError(-11, 'cancelled', 'the transcription was stopped');
+          case 'failed':
+            throw CactusError(
+              event['code'] as int? ?? -1,
+              event['kind'] as String? ?? 'internal',
+              event['text'] as String? ?? 'the transcription failed',
+            );
+        }
+      }
     } finally {
-      callback?.close();
+      raw.requestClose(request);
     }
   });
 }

@@ -7,6 +7,7 @@ import 'package:ffi/ffi.dart';
 
 import '../error.dart';
 import '../hearing.dart';
+import '../raw.g.dart' show CactusRequest;
 import 'calls.dart' as calls;
 import 'lane.dart';
 import 'library.dart';
@@ -42,14 +43,29 @@ final class NativeTranscriber extends Transcriber implements Finalizable {
     Json options = const {},
     String? prompt,
     void Function(String text)? onSegment,
+    Future<void>? abortTrigger,
   }) async {
-    final json = jsonEncode(options);
-    final port = onSegment == null ? null : RawReceivePort((Object? message) => onSegment(message! as String));
+    final json = jsonEncode({...options, 'prompt': ?prompt});
+    var isAborted = false;
+    // A handle that was closed is none of any other request.
+    Pointer<CactusRequest>? request;
+    final port = RawReceivePort((Object? message) {
+      if (message case final int address) {
+        final begun = request = Pointer.fromAddress(address);
+        if (isAborted) raw.requestCancel(begun);
+      } else {
+        onSegment?.call(message! as String);
+      }
+    });
+    abortTrigger?.whenComplete(() {
+      isAborted = true;
+      if (request case final begun?) raw.requestCancel(begun);
+    }).ignore();
     try {
-      final text = await jobs.run(calls.transcribe, (_owned.handle, _lent(sound), prompt, json, port?.sendPort));
+      final text = await jobs.run(calls.transcribe, (_owned.handle, _lent(sound), json, port.sendPort));
       return Transcript(decodeObject(text));
     } finally {
-      port?.close();
+      port.close();
     }
   }
 

@@ -49,7 +49,7 @@ internal interface Library {
     fun ragQuery(model: Long, text: String, count: Int): String
     fun embed(model: Long, text: String, normalize: Boolean): FloatArray
     fun imageEmbed(model: Long, path: String): FloatArray
-    fun transcribe(model: Long, recording: Recording, prompt: String?, options: String?, onText: ((String) -> Unit)?): String
+    fun transcriptionStart(model: Long, recording: Recording, options: String?): Long
     fun detectLanguage(model: Long, recording: Recording, options: String?): String
     fun speech(model: Long, recording: Recording, options: String?): String
 

@@ -90,8 +90,9 @@ public class Model internal constructor(number: Long) : Closeable("the model", n
 
     public companion object {
         /**
-         * Loads a model: the folder of a bundle, a GGUF file, a Hugging Face folder or id (`org/name`), or a known name. What is not on
-         * this machine is downloaded, unless [LoadOptions.offline] is set. A coroutine that is cancelled stops it within seconds.
+         * Loads a model: the folder of a bundle, a GGUF file, an address (`https://`) of either, a Hugging Face folder or id
+         * (`org/name`), or a known name. What is not on this machine is downloaded, unless
+         * [LoadOptions.offline] is set. A coroutine that is cancelled stops it within seconds.
          */
         public suspend fun load(source: String, options: LoadOptions? = null, onProgress: ProgressListener? = null): Model {
             val stopping = Stopping(onProgress)

@@ -3,8 +3,10 @@ package dev.cactusengine
 import kotlin.jvm.JvmField
 import kotlin.jvm.JvmOverloads
 import kotlin.jvm.JvmStatic
+import kotlinx.coroutines.NonCancellable
 import kotlinx.coroutines.sync.Mutex
 import kotlinx.coroutines.sync.withLock
+import kotlinx.coroutines.withContext
 
 /** Something that was said, and when, in seconds. */
 public class Segment internal constructor(@JvmField public val json: Json) {
@@ -35,7 +37,7 @@ public class Speech internal constructor(@JvmField public val json: JsonObject) 
     public val spans: List<Span> get() = json["segments"].items.map { Span(it["start"].long ?: 0, it["end"].long ?: 0) }
 }
 
-/** Hears the text of each segment, with its last token. It is called on the thread that transcribes, and must not call the transcriber. */
+/** Hears the text of each segment, where [Transcriber.transcribe] was called. What it throws ends the transcription. */
 public fun interface TextListener {
     public fun on(text: String)
 }
@@ -44,24 +46,24 @@ public fun interface TextListener {
  * A model that hears: Whisper, Parakeet, Moonshine, or Silero VAD, which finds speech. A recording is a file of any format that is read,
  * or samples: mono, 16 bits, 16,000 a second. One recording at a time; others wait.
  *
- * Functions that end in `Blocking` do not wait for their turn. The library can only be told to stop whatever the transcriber does, so a
- * coroutine that is cancelled stops these, too.
+ * Functions that end in `Blocking` do not wait for their turn. A coroutine that is cancelled in [transcribe] stops that recording alone; one
+ * that is cancelled in [detectLanguage] or [speech] stops whatever the transcriber does, so these, too.
  */
 public class Transcriber internal constructor(number: Long) : Closeable("the transcriber", number, { library.destroy(it) }) {
     /** Writes down what is said in a file. */
     public suspend fun transcribe(file: String, options: TranscribeOptions? = null, onText: TextListener? = null): Transcript =
-        listening { transcribe(Recording(file, null), options, onText) }
+        transcribed(Recording(file, null), options, onText)
 
     /** Writes down what is said in samples. */
     public suspend fun transcribe(samples: ShortArray, options: TranscribeOptions? = null, onText: TextListener? = null): Transcript =
-        listening { transcribe(Recording(null, samples), options, onText) }
+        transcribed(Recording(null, samples), options, onText)
 
-    /** As [transcribe], on this thread, and without waiting for other recordings: a coroutine that is cancelled stops it, too. */
+    /** As [transcribe], on this thread, and without waiting for other coroutines. */
     @JvmOverloads
     public fun transcribeBlocking(file: String, options: TranscribeOptions? = null, onText: TextListener? = null): Transcript =
         transcribe(Recording(file, null), options, onText)
 
-    /** As [transcribe], on this thread, and without waiting for other recordings: a coroutine that is cancelled stops it, too. */
+    /** As [transcribe], on this thread, and without waiting for other coroutines. */
     @JvmOverloads
     public fun transcribeBlocking(samples: ShortArray, options: TranscribeOptions? = null, onText: TextListener? = null): Transcript =
         transcribe(Recording(null, samples), options, onText)
@@ -95,13 +97,38 @@ public class Transcriber internal constructor(number: Long) : Closeable("the tra
     /** Stops what is under way, from any thread. */
     public fun stop(): Unit = with { library.stop(it) }
 
-    /** The library stops whatever a model does, so one coroutine at a time has it, and stops nothing but its own. */
+    /** The library stops whatever a model does, but for transcriptions, so one coroutine at a time has it, and stops nothing but its own. */
     internal val turn = Mutex()
 
     private suspend fun <T> listening(block: () -> T): T = turn.withLock { away(stop = ::stop, block = block) }
 
+    private fun begin(recording: Recording, options: TranscribeOptions?): ActiveRequest =
+        ActiveRequest(this, with { library.transcriptionStart(it, recording, options?.json()) })
+
+    private suspend fun transcribed(recording: Recording, options: TranscribeOptions?, onText: TextListener?): Transcript = turn.withLock {
+        val request = away(discard = { it.close() }) { begin(recording, options) }
+        try {
+            written(onText) { request.next() }
+        } finally {
+            withContext(NonCancellable) { request.closeAndWait() }
+        }
+    }
+
     private fun transcribe(recording: Recording, options: TranscribeOptions?, onText: TextListener?): Transcript =
-        Transcript(JsonObject.parse(with { library.transcribe(it, recording, null, options?.json(), onText?.let { on -> on::on }) }))
+        begin(recording, options).use { request -> written(onText) { request.nextBlocking() } }
+
+    private inline fun written(onText: TextListener?, next: () -> Event?): Transcript {
+        while (true) {
+            when (val event = next()) {
+                is Event.Text -> onText?.on(event.text)
+                is Event.Done -> return Transcript(event.answer.json)
+                is Event.Cancelled -> throw CactusException(CactusCode.CANCELLED, "cancelled", "the transcription was stopped")
+                is Event.Failed -> throw event.error
+                null -> throw CactusException(CactusCode.INTERNAL, "internal", "a transcription ended without a last event")
+                else -> {}
+            }
+        }
+    }
 
     private fun language(recording: Recording) = Language(JsonObject.parse(with { library.detectLanguage(it, recording, null) }))
 

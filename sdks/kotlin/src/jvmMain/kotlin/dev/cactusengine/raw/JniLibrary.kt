@@ -145,14 +145,9 @@ internal class JniLibrary private constructor() : Library {
         return vector { buffer, size, dimension -> Raw.imageEmbed(model, bytes, buffer, size, dimension) }
     }
 
-    override fun transcribe(model: Long, recording: Recording, prompt: String?, options: String?, onText: ((String) -> Unit)?): String {
-        val callback = onText?.let { on -> TokenCallback { token, _ -> on(token.text()) } }
+    override fun transcriptionStart(model: Long, recording: Recording, options: String?): Long {
         val samples = recording.samples?.direct()
-        return written { buffer, size ->
-            Raw.transcribe(
-                model, recording.file?.bytes(), prompt?.bytes(), buffer, size, options?.bytes(), callback, samples, samples.size(),
-            )
-        }
+        return made { Raw.transcriptionStart(model, recording.file?.bytes(), samples, samples.size(), options?.bytes(), it) }
     }
 
     override fun detectLanguage(model: Long, recording: Recording, options: String?): String {

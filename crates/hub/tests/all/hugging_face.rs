@@ -1,9 +1,7 @@
 //! Fetches from a model hub that runs on the loopback interface: listing, digests, resume, tokens, refusals.
 
-mod loopback;
-
+use crate::loopback::{Behavior, Server};
 use cactus_hub::{Error, ErrorKind, Event, Fetched, Format, Hub, HubOptions, ModelRef, Progress, Silent};
-use loopback::{Behavior, Server};
 use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};

@@ -1,9 +1,7 @@
 //! Which model is meant where none is named, by what a hub on the loopback interface answers.
 
-mod loopback;
-
+use crate::loopback::{Behavior, Server};
 use cactus_hub::{ErrorKind, Hub, HubOptions, Meant, ModelRef, Silent, Why, preferred};
-use loopback::{Behavior, Server};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
