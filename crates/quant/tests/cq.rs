@@ -37,7 +37,7 @@ fn error_by_bits_whatever_the_width() {
         (Packing::Tcq6G128, 0.0006),
     ] {
         for k in [128, 576, 640, 896, 352] {
-            let rows = noise(32 * k, u64::from(packing.id() % 16) + k as u64);
+            let rows = noise(32 * k, u64::from(packing.codebook_bits().unwrap()) + k as u64);
             let error = relative_error(&rows, &decoded(packing, 32, k, &rows));
             assert!(error < limit && error > limit * 0.8, "{packing} {k}: {error}");
         }

@@ -371,7 +371,7 @@ fn convert_few_bits_calibrates_measures_and_refuses_what_is_too_far() {
     assert!(quality["comparison"]["kl_mean"].as_f64().unwrap() > 0.0);
     // Whatever a linear reads has been seen, the output head too.
     for t in quality["tensors"].as_array().unwrap() {
-        let coded = t["packing"].as_str().unwrap().starts_with("cq");
+        let coded = t["packing"].as_str().unwrap().starts_with("tcq");
         let table = t["name"].as_str().unwrap().contains("embed");
         assert!(table || t["calibrated"] == coded, "{t}");
     }
