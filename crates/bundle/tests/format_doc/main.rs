@@ -190,7 +190,7 @@ fn codebooks_and_signs_are_those_of_the_page() {
             let book = Codebook::of_trellis(bits, d);
             assert_eq!(book.integers()[..1 << bits], whole, "{row:?}");
             assert_eq!(book.carries().unwrap()[..], carries, "{row:?}");
-            let largest = whole[whole.len() - 1] + carries.iter().max().unwrap();
+            let largest = i32::from(whole[whole.len() - 1]) + i32::from(*carries.iter().max().unwrap());
             assert!(largest <= 127, "{row:?}");
         }
     }
