@@ -186,9 +186,9 @@ fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: us
     // At most four, which the bound lets the compiler see.
     let chunks = weights[0].1.len().min(CQ_GROUP / CQ_GRAIN);
     let (levels, carries) = (book.integers(), book.carry_table());
-    // The path of a trellis comes to the first line from the last one.
+    // The path of a trellis comes to the first line from the last one. One bit has none, which the compiler sees.
     let mut carry = [s.no_bytes(); B];
-    for b in 0..B {
+    for b in 0..if BITS == 1 { 0 } else { B } {
         if let Some(last) = weights[b].1[..chunks].last() {
             let (_, next) = s.lookup_quads::<BITS>(levels, carries, last, 7, carry[b]);
             carry[b] = s.next_bytes(next);
@@ -204,7 +204,9 @@ fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: us
             ($j:expr) => {
                 for b in 0..B {
                     let (quads, next) = s.lookup_quads::<BITS>(levels, carries, &weights[b].1[c], $j, carry[b]);
-                    carry[b] = next;
+                    if BITS > 1 {
+                        carry[b] = next;
+                    }
                     for r in 0..R {
                         dots[r][b][$j % C] = s.dot(dots[r][b][$j % C], quads, cells[r].quads[8 * c + $j]);
                     }

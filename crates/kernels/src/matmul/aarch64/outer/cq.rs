@@ -197,14 +197,18 @@ fn look_up<const BITS: usize>(s: NeonI8mm, block: &[u8], group: Group, lines: &m
     let (levels, carries) = (group.book.integers(), group.book.carry_table());
     // The path of a trellis comes to the first line from the last one.
     let mut carry = s.no_bytes();
-    if let Some(last) = chunks.last() {
+    if BITS > 1
+        && let Some(last) = chunks.last()
+    {
         let (_, next) = s.lookup_quads::<BITS>(levels, carries, last, CQ_GRAIN / 4 - 1, carry);
         carry = s.next_bytes(next);
     }
     for (chunk, lines) in chunks.iter().zip(lines.as_chunks_mut::<{ CQ_GRAIN / 4 }>().0) {
         for (j, line) in lines.iter_mut().enumerate() {
             let (quads, next) = s.lookup_quads::<BITS>(levels, carries, chunk, j, carry);
-            carry = next;
+            if BITS > 1 {
+                carry = next;
+            }
             for (quads, out) in quads.into_iter().zip(line.as_chunks_mut::<16>().0) {
                 // SAFETY: the operand is a reference to 16 bytes; NEON is part of the target's baseline.
                 unsafe { vst1q_s8(out.as_mut_ptr(), quads) };
