@@ -51,6 +51,12 @@ impl Exec<'_> {
                 return;
             }
             for tile in 0..rows.div_ceil(TILE_ROWS) {
+                // As of INT8, the first tile brings the weights.
+                let wide = if tile == 0 && cfg!(target_arch = "x86_64") {
+                    1
+                } else {
+                    wide
+                };
                 run_tile::<BITS>(kernels, w, books, blocks.clone(), wide, x, tile, target);
             }
         };
@@ -197,7 +203,7 @@ fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: us
     for c in 0..chunks {
         for b in 0..B {
             for vector in 0..BITS {
-                fetch_ahead(s, weights[b].1[c][vector].as_ptr());
+                fetch_ahead::<S, B>(s, weights[b].1[c][vector].as_ptr());
             }
         }
         macro_rules! line {

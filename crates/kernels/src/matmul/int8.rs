@@ -209,7 +209,7 @@ fn group<S: Simd, const R: usize, const B: usize, const C: usize>(
     let mut dots = begin::<S, _, R, B, C>(s, cells);
     for j in 0..GROUP_BYTES / 64 {
         for b in 0..B {
-            fetch_ahead(s, weights[b].1[j].as_ptr().cast());
+            fetch_ahead::<S, B>(s, weights[b].1[j].as_ptr().cast());
             let quads = s.load_quads(&weights[b].1[j]);
             for r in 0..R {
                 dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[j]);

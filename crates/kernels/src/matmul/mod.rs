@@ -57,14 +57,14 @@ pub(crate) const TILE_ROWS: usize = 8;
 /// Up to this number of rows a product makes one pass over the weights.
 pub(crate) const GEMV_ROWS: usize = 8;
 /// Bytes ahead of which weights are asked for. Hardware that follows a stream stays within some lines, and within a page: one thread of the
-/// machine of docs/benchmarks.md reads 35 GB/s of weights without this, 40 with 4 KiB, 50 with 8, 55 with 12, 51 with 32. Where many rows find weights in
-/// the cache it costs nothing that could be measured. Nobody has measured it on ARM64, where it is left out.
+/// machine of docs/benchmarks.md reads 35 GB/s of weights without this, 40 with 4 KiB, 50 with 8, 55 with 12, 51 with 32. Nobody has measured it on ARM64, where it is left out.
 const AHEAD: usize = 12 << 10;
 
-/// Asks for the weights that follow those at `bytes` after some time.
+/// Asks for the weights that follow those at `bytes` after some time, where blocks come one by one: the tiles that take more of them at
+/// once find them in the cache.
 #[inline(always)]
-fn fetch_ahead<S: Simd>(s: S, bytes: *const u8) {
-    if cfg!(target_arch = "x86_64") {
+fn fetch_ahead<S: Simd, const B: usize>(s: S, bytes: *const u8) {
+    if B == 1 && cfg!(target_arch = "x86_64") {
         s.prefetch(bytes.wrapping_add(AHEAD));
     }
 }
