@@ -73,7 +73,7 @@ impl Walk {
             let decided = (i + 1).saturating_sub(RECENT);
             if decided > 0 {
                 let best = least(s, &costs);
-                let integer = choose(s, best, &self.recent, slot);
+                let integer = choose(s, best, self.kept(s, slot));
                 s.store(integer, &mut out[decided - 1]);
                 // Ways that have another integer there would go on from errors that are not their own.
                 for state in 0..STATES {
@@ -110,7 +110,7 @@ impl Walk {
                 let at = j % RECENT;
                 let mut moved = [s.zero(); STATES];
                 for to in 0..STATES {
-                    moved[to] = choose(s, from[to], &self.recent, at);
+                    moved[to] = choose(s, from[to], self.kept(s, at));
                 }
                 for to in 0..STATES {
                     s.store(moved[to], &mut self.recent[to][at]);
@@ -125,20 +125,26 @@ impl Walk {
         let mut state = least(s, &costs);
         for (i, out) in out[..asked.undisturbed.len()].iter_mut().enumerate().rev() {
             let ways = &self.reached[i];
-            let (mut level, mut from) = (s.load(&ways[0].level), s.load(&ways[0].from));
-            for (way, to) in ways.iter().zip([0.0, 1.0, 2.0, 3.0]).skip(1) {
-                let here = s.eq(state, s.splat(to));
-                level = s.select(here, s.load(&way.level), level);
-                from = s.select(here, s.load(&way.from), from);
+            let (mut levels, mut from) = (carries, carries);
+            for to in 0..STATES {
+                (levels[to], from[to]) = (s.load(&ways[to].level), s.load(&ways[to].from));
             }
-            let mut carry = carries[0];
-            for (&other, to) in carries.iter().zip([0.0, 1.0, 2.0, 3.0]).skip(1) {
-                carry = s.select(s.eq(from, s.splat(to)), other, carry);
-            }
+            let (level, from) = (choose(s, state, levels), choose(s, state, from));
+            let carry = choose(s, from, carries);
             let integer = if i == 0 { level } else { s.add(level, carry) };
             s.store(integer, out);
             state = from;
         }
+    }
+
+    /// The integers of all ways at `slot`.
+    #[inline(always)]
+    fn kept<S: Simd>(&self, s: S, slot: usize) -> [S::F; STATES] {
+        let mut kept = [s.zero(); STATES];
+        for state in 0..STATES {
+            kept[state] = s.load(&self.recent[state][slot]);
+        }
+        kept
     }
 }
 
@@ -154,12 +160,12 @@ fn least<S: Simd>(s: S, costs: &[S::F; STATES]) -> S::F {
     best
 }
 
-/// What each row's state has at `slot`.
+/// Of each row what is of its state.
 #[inline(always)]
-fn choose<S: Simd>(s: S, state: S::F, recent: &[[Lanes; RECENT]; STATES], slot: usize) -> S::F {
-    let mut chosen = s.load(&recent[0][slot]);
-    for (other, recent) in recent.iter().enumerate().skip(1) {
-        chosen = s.select(s.eq(state, s.splat(other as f32)), s.load(&recent[slot]), chosen);
+fn choose<S: Simd>(s: S, state: S::F, of: [S::F; STATES]) -> S::F {
+    let mut chosen = of[0];
+    for other in 1..STATES {
+        chosen = s.select(s.eq(state, s.splat(other as f32)), of[other], chosen);
     }
     chosen
 }

@@ -233,7 +233,7 @@ mod tests {
                 let (_, plain) = errors(Codebook::of(bits, d), d, &weights);
                 let (_, trellis) = errors(Codebook::of_trellis(bits, d), d, &weights);
                 // The shorter a path, the more its first weight weighs, which has no carry.
-                let most = most + 6.0 / (d * d) as f64 * 16.0;
+                let most = most + 96.0 / (d * d) as f64;
                 assert!(
                     trellis < most * plain,
                     "{bits} {d}: {trellis} {plain} {}",

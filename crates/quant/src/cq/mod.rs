@@ -1,5 +1,5 @@
-//! The codebook packings CQ1 to CQ6: groups along the input axis are rotated, and each rotated weight becomes an index of 1
-//! to 6 bits into a codebook that is the same for every tensor.
+//! The codebook packings CQ1 to CQ6 and TCQ2 to TCQ6: groups along the input axis are rotated, and each rotated weight becomes an index of 1
+//! to 6 bits into a codebook that is the same for every tensor. With a [`trellis`] the index before it counts, too.
 //!
 //! Purpose: the recipe (rotation, codebook, scale), its packed bytes, encoding of every group by itself, decoding of single
 //! rows. It may depend on what the crate depends on. It deliberately has no error feedback, which is arithmetic enough for
@@ -9,7 +9,7 @@
 //!
 //! A group holds `d` inputs of one output: 128, and at the end of a row whose width is no multiple of 128 a group of 64, one
 //! of 32, or both ([`groups`]). With `S` the fixed signs ([`rotation`]), `H` the Hadamard matrix of order `d` with entries
-//! 1 and -1, `c` the codebook's integers at the stored indices and `s` the stored `f16`,
+//! 1 and -1, `c` the codebook's integers at the stored indices (carries included, with a trellis) and `s` the stored `f16`,
 //!
 //! ```text
 //! w = S · H · c · s / (64 · d)

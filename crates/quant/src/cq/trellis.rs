@@ -3,7 +3,7 @@
 //! The weights of a group lie on a path ([`input_at`]). The integer of a weight is `A[c] + B[c' mod 4]`, where `c` is its index, `c'` that
 //! of the weight before it on the path, `A` the levels and `B` the carries; the first weight of the path has no carry. The four rows
 //! of `A + B[s]` interleave: together they are four times as fine as `A`, and an encoder that looks ahead picks the row that a weight
-//! needs by what it chooses for the weight before. So the error of 2 to 6 bits is 0.72 to 0.83 of that of the best levels without
+//! needs by what it chooses for the weight before. So the error of 2 to 6 bits is 0.73 to 0.84 of that of the best levels without
 //! carries, for the same bytes, and two lookups in place of one.
 //!
 //! Trellis-coded quantization is from Marcellin and Fischer (1990); QTIP (Tseng et al. 2024) has it for weights. That levels of a
