@@ -131,6 +131,14 @@ fn cq_many_blocks_equal_the_scalar_model_bit_for_bit() {
     check_many_blocks(linear_model, &PACKINGS);
 }
 
+/// Integers are looked up once for 128 rows and 4 blocks.
+#[test]
+fn cq_many_rows_equal_the_scalar_model_bit_for_bit() {
+    for (packing, rows) in PACKINGS.into_iter().zip([129, 136, 141, 257, 130].into_iter().cycle()) {
+        check(linear_model, packing, [88, 224, rows], true, rows % 2 == 0, 5);
+    }
+}
+
 #[test]
 fn cq_rows_in_any_grouping_give_equal_bits() {
     assert_any_grouping_gives_equal_bits(&PACKINGS, 224);

@@ -1,16 +1,18 @@
 //! The product with codebook weights.
 //!
-//! A register tile is `R` rows of activations by `B` blocks of 16 outputs, as of the INT8 product. For each line of 64
+//! Rows that fit a register tile are multiplied as the weights stream by; more of them are the work of `cq_gemm`. A
+//! register tile is `R` rows of activations by `B` blocks of 16 outputs, as of the INT8 product. For each line of 64
 //! indices the codebook's integers are looked up in a register, then multiplied by the 4 integers of every row, broadcast
 //! to all lanes. What the indices of a line carry to the next is looked up beside them and added there (zeros where the packing
 //! has no trellis). One scale holds for 128 inputs on either side, so little is left to do in floats.
 
+use super::cq_gemm::{MAX_BLOCKS, Product};
 use super::rotated::{RotatedCell, RotatedRows};
 use super::tile::{Tile, begin, end, store, walk};
 use super::{GEMV_ROWS, TILE_ROWS, Target, fetch_ahead};
-use crate::exec::{Exec, Kernels};
+use crate::exec::Exec;
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, Codebook};
-use cactus_quant::{BLOCK_ROWS, PackedView};
+use cactus_quant::{BLOCK_ROWS, PackedView, SCALE_LINE_BYTES};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
@@ -18,9 +20,6 @@ use std::ops::Range;
 const GEMM_RUN_BYTES: usize = 128 << 10;
 /// Bound of a run when memory is the limit: long enough for the hardware to follow the stream.
 const GEMV_RUN_BYTES: usize = 1 << 20;
-/// Bytes of the scales of a pair of groups.
-const SCALE_LINE_BYTES: usize = 2 * BLOCK_ROWS * 2;
-
 /// The codebooks for groups of 128, 64 and 32.
 pub(super) type Books = [&'static Codebook; 3];
 
@@ -43,145 +42,174 @@ impl Exec<'_> {
         let books = [whole, half, quarter];
         let (rows, kernels) = (x.rows(), self.kernels);
         let weights = w.layout().data_bytes() / BITS * 8;
-        let run = |blocks: Range<usize>, wide| {
+        let run = |blocks: Range<usize>, at_once| {
+            let product = Product::<BITS> { w, books, x, target };
             #[cfg(target_arch = "aarch64")]
-            if super::aarch64::outer_cq::<BITS>(kernels.isa(), w, books, blocks.clone(), x, target) {
-                // SAFETY: parts have disjoint runs of blocks.
-                unsafe { target.activate(0..rows, blocks) };
+            if super::aarch64::run_cq(kernels.isa(), product, blocks.clone(), at_once) {
                 return;
             }
-            for tile in 0..rows.div_ceil(TILE_ROWS) {
-                // As of INT8, the first tile brings the weights.
-                let wide = if tile == 0 && cfg!(target_arch = "x86_64") {
-                    1
-                } else {
-                    wide
-                };
-                run_tile::<BITS>(kernels, w, books, blocks.clone(), wide, x, tile, target);
-            }
+            kernels.run(RunOp {
+                product,
+                blocks,
+                at_once,
+            });
         };
         if rows <= GEMV_ROWS {
             let cost_ns = weights / 48 * rows.div_ceil(4);
             self.for_block_runs(w, cost_ns, GEMV_RUN_BYTES, &|blocks| run(blocks, 1));
         } else {
             let cost_ns = weights / 160 * rows;
-            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| run(blocks, 2));
+            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| run(blocks, MAX_BLOCKS));
         }
     }
 }
 
-/// Multiplies tile `tile` of the rows with a run of blocks, taking `wide` blocks at once where the tier can.
-#[allow(clippy::too_many_arguments)]
-fn run_tile<const BITS: usize>(
-    kernels: &Kernels,
-    w: &PackedView<'_>,
-    books: Books,
-    blocks: Range<usize>,
-    wide: usize,
-    x: &RotatedRows<'_>,
-    tile: usize,
-    target: &Target<'_>,
-) {
-    let (cells, tile_rows) = x.tile(tile);
-    let padded = w.k().next_multiple_of(CQ_GRAIN);
-    let first = tile * TILE_ROWS;
-    kernels.run(TileOp::<BITS> {
-        w,
-        books,
-        whole: padded / CQ_GROUP,
-        rest: padded % CQ_GROUP,
-        blocks: blocks.clone(),
-        wide,
-        cells,
-        tile_rows,
-        first_row: first,
-        target,
-    });
-    // SAFETY: parts have disjoint runs of blocks.
-    unsafe { target.activate(first..first + tile_rows, blocks) };
+/// One group of the weights.
+pub(super) struct Group<const BITS: usize> {
+    pub(super) index: usize,
+    pub(super) book: &'static Codebook,
+    /// Bytes of its indices.
+    bytes: usize,
+    /// Offsets of its scales and indices in a block.
+    scales_at: usize,
+    indices_at: usize,
 }
 
-struct TileOp<'a, 'b, const BITS: usize> {
-    w: &'a PackedView<'b>,
+/// The groups of a row, one after the other.
+pub(super) struct Groups<const BITS: usize> {
     books: Books,
     /// Groups of 128.
     whole: usize,
     /// Inputs after them.
     rest: usize,
-    blocks: Range<usize>,
-    wide: usize,
-    cells: &'a [RotatedCell],
-    tile_rows: usize,
-    first_row: usize,
-    target: &'a Target<'b>,
+    index: usize,
+    /// Offsets in a block of the next bytes, and of the scales of the pair of groups under way.
+    at: usize,
+    line: usize,
 }
 
-impl<const BITS: usize> Op for TileOp<'_, '_, BITS> {
-    type Output = ();
-
+impl<const BITS: usize> Groups<BITS> {
+    /// Those of a row of `k` inputs.
     #[inline(always)]
-    fn eval<S: Simd>(self, s: S) {
-        walk(s, &self, self.blocks.clone(), self.wide, self.tile_rows);
-    }
-}
-
-impl<const BITS: usize> TileOp<'_, '_, BITS> {
-    /// Size of group `g`, and its codebook.
-    #[inline(always)]
-    fn group_of(&self, g: usize) -> (usize, &'static Codebook) {
-        if g < self.whole {
-            (CQ_GROUP, self.books[0])
-        } else if g == self.whole && self.rest >= 64 {
-            (64, self.books[1])
-        } else {
-            (32, self.books[2])
+    pub(super) fn of(k: usize, books: Books) -> Self {
+        let padded = k.next_multiple_of(CQ_GRAIN);
+        Self {
+            books,
+            whole: padded / CQ_GROUP,
+            rest: padded % CQ_GROUP,
+            index: 0,
+            at: 0,
+            line: 0,
         }
     }
 }
 
-impl<const BITS: usize> Tile for TileOp<'_, '_, BITS> {
+impl<const BITS: usize> Iterator for Groups<BITS> {
+    type Item = Group<BITS>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Group<BITS>> {
+        let index = self.index;
+        let (size, book) = if index < self.whole {
+            (CQ_GROUP, self.books[0])
+        } else if self.rest >= 64 {
+            self.rest -= 64;
+            (64, self.books[1])
+        } else if self.rest > 0 {
+            self.rest = 0;
+            (32, self.books[2])
+        } else {
+            return None;
+        };
+        self.index += 1;
+        if index.is_multiple_of(2) {
+            self.line = self.at;
+            self.at += SCALE_LINE_BYTES;
+        }
+        let group = Group {
+            index,
+            book,
+            bytes: size * BITS * BLOCK_ROWS / 8,
+            scales_at: self.line + index % 2 * SCALE_LINE_BYTES / 2,
+            indices_at: self.at,
+        };
+        self.at += group.bytes;
+        Some(group)
+    }
+}
+
+impl<const BITS: usize> Group<BITS> {
+    /// Chunks of indices, of [`CQ_GRAIN`] inputs each; at most four, which the bound lets the compiler see.
+    #[inline(always)]
+    pub(super) fn chunks(&self) -> usize {
+        (self.bytes / (BITS * 64)).min(CQ_GROUP / CQ_GRAIN)
+    }
+
+    /// Its scales and chunks of indices in `block`.
+    #[inline(always)]
+    pub(super) fn of<'a>(&self, block: &'a [u8]) -> Weights<'a, BITS> {
+        let scales = &block[self.scales_at..][..SCALE_LINE_BYTES / 2];
+        let indices = &block[self.indices_at..][..self.bytes];
+        (bytemuck::from_bytes(scales), indices.as_chunks().0.as_chunks().0)
+    }
+}
+
+/// All rows times a run of blocks.
+struct RunOp<'a, 'b, const BITS: usize> {
+    product: Product<'a, 'b, BITS>,
+    blocks: Range<usize>,
+    /// Blocks that may be read at once.
+    at_once: usize,
+}
+
+impl<const BITS: usize> Op for RunOp<'_, '_, BITS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let (product, rows) = (self.product, self.product.x.rows());
+        if rows <= S::TILE_ROWS || product.w.k() == 0 {
+            walk(s, &product, self.blocks.clone(), 1, rows);
+            // SAFETY: parts have disjoint runs of blocks.
+            unsafe { product.target.activate(0..rows, self.blocks) };
+        } else {
+            product.many(s, self.blocks, self.at_once);
+        }
+    }
+}
+
+impl<const BITS: usize> Tile for Product<'_, '_, BITS> {
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const B: usize, const C: usize>(&self, s: S, row: usize, block: usize) -> usize {
         let mut blocks = [self.w.block(block); B];
         for (b, slot) in blocks.iter_mut().enumerate().skip(1) {
             *slot = self.w.block(block + b);
         }
+        let (cells, tile_rows) = self.x.tile(row / TILE_ROWS);
         let mut sums = [[s.zero(); B]; R];
-        // Offsets in a block of the next bytes, and of the scales of the pair of groups under way.
-        let (mut at, mut line) = (0, 0);
-        for (g, cells) in self.cells[row..].chunks(self.tile_rows).enumerate() {
-            let Some(cells) = cells.first_chunk::<R>() else {
+        let mut groups = Groups::<BITS>::of(self.w.k(), self.books);
+        for cells in cells[row % TILE_ROWS..].chunks(tile_rows) {
+            let (Some(cells), Some(group)) = (cells.first_chunk::<R>(), groups.next()) else {
                 break;
             };
-            let (d, book) = self.group_of(g);
-            if g % 2 == 0 {
-                line = at;
-                at += SCALE_LINE_BYTES;
+            let mut weights = [group.of(blocks[0]); B];
+            for b in 1..B {
+                weights[b] = group.of(blocks[b]);
             }
-            let bytes = d * BITS * BLOCK_ROWS / 8;
-            let mut weights = [(&[0u16; 16], &[][..]); B];
-            for b in 0..B {
-                let scales = &blocks[b][line + g % 2 * SCALE_LINE_BYTES / 2..][..SCALE_LINE_BYTES / 2];
-                weights[b] = (
-                    bytemuck::from_bytes(scales),
-                    blocks[b][at..at + bytes].as_chunks().0.as_chunks().0,
-                );
-            }
-            at += bytes;
-            group::<S, BITS, R, B, C>(s, book, weights, cells, &mut sums);
+            multiply::<S, BITS, R, B, C>(s, group.book, weights, cells, &mut sums);
         }
         // SAFETY: parts have disjoint runs of blocks.
-        unsafe { store(s, self.target, self.first_row + row, block, sums) };
+        unsafe { store(s, self.target, row, block, sums) };
         R
     }
 }
 
 /// Scales and chunks of one group of a block.
-type Weights<'a, const BITS: usize> = (&'a [u16; 16], &'a [[[u8; 64]; BITS]]);
+pub(super) type Weights<'a, const BITS: usize> = (&'a [u16; 16], &'a [[[u8; 64]; BITS]]);
 
 /// Adds the products of one group to `sums`.
 #[inline(always)]
-fn group<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: usize>(
+fn multiply<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: usize>(
     s: S,
     book: &Codebook,
     weights: [Weights<'_, BITS>; B],

@@ -31,6 +31,7 @@
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 mod cq;
+mod cq_gemm;
 mod embed;
 mod float;
 mod int8;

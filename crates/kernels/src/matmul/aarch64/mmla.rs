@@ -193,7 +193,7 @@ fn eight_inputs<const P: usize, const PART: usize>(
 
 /// Two values of `v`, the first ones or the last ones, twice.
 #[inline(always)]
-fn twice(v: float32x4_t, last: usize) -> float32x4_t {
+pub(super) fn twice(v: float32x4_t, last: usize) -> float32x4_t {
     // SAFETY: NEON is part of the target's baseline.
     unsafe {
         let v = vreinterpretq_f64_f32(v);
@@ -207,7 +207,7 @@ fn twice(v: float32x4_t, last: usize) -> float32x4_t {
 
 /// The sums of the two rows of a pair, four outputs each.
 #[inline(always)]
-fn rows_of([a, b]: [float32x4_t; 2]) -> [float32x4_t; 2] {
+pub(super) fn rows_of([a, b]: [float32x4_t; 2]) -> [float32x4_t; 2] {
     // SAFETY: NEON is part of the target's baseline.
     unsafe {
         let (a, b) = (vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b));

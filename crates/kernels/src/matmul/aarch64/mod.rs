@@ -15,10 +15,12 @@
 
 mod dot;
 mod mmla;
+mod mmla_cq;
 mod outer;
 
+use super::cq_gemm::Product;
 use super::int8::TileOp;
-use super::{QuantizedRows, RotatedRows, Target};
+use super::{QuantizedRows, Target};
 use cactus_quant::PackedView;
 use cactus_simd::{Isa, Sme2};
 use std::arch::aarch64::*;
@@ -65,20 +67,35 @@ pub(super) fn outer_int8(
     true
 }
 
-/// Multiplies a run of blocks of codebook weights by outer products; says whether it did.
-pub(super) fn outer_cq<const BITS: usize>(
+/// Multiplies a run of blocks of codebook weights where this architecture has instructions for that many rows; says whether it
+/// did.
+pub(super) fn run_cq<const BITS: usize>(
     isa: Isa,
-    w: &PackedView<'_>,
-    books: super::cq::Books,
+    product: Product<'_, '_, BITS>,
     blocks: Range<usize>,
-    x: &RotatedRows<'_>,
-    target: &Target<'_>,
+    at_once: usize,
 ) -> bool {
-    let Some((token, lanes)) = outer_products(isa, x.rows()) else {
+    let rows = product.x.rows();
+    if product.w.k() == 0 {
         return false;
-    };
-    outer::CqProduct::<BITS> { w, books, x, target }.run(token, lanes, blocks);
-    true
+    }
+    if let Some((token, lanes)) = outer_products(isa, rows) {
+        outer::CqProduct(product).run(token, lanes, blocks.clone());
+        // SAFETY: parts have disjoint runs of blocks.
+        unsafe { product.target.activate(0..rows, blocks) };
+        return true;
+    }
+    match isa {
+        Isa::NeonI8mm(token) if rows > mmla_cq::MIN_ROWS => {
+            token.run(mmla_cq::Run {
+                product,
+                blocks,
+                at_once,
+            });
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Loads 16 of the bytes of a line, from `16 * register` on; `register < 4`.

@@ -1,0 +1,242 @@
+//! The product of more rows than a register tile has with codebook weights.
+//!
+//! To look up the integers of a line costs as much as to multiply them with one to four rows. So a group of a few blocks is
+//! looked up once, into a buffer on the stack that the L1 cache holds, and up to [`MAX_ROWS`] rows are multiplied with
+//! it before the next group. The sums of these rows and blocks wait in a second buffer meanwhile.
+
+use super::cq::{Books, Group, Groups};
+use super::rotated::{RotatedCell, RotatedRows};
+use super::tile::{begin, end};
+use super::{TILE_ROWS, Target, fetch_ahead};
+use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP};
+use cactus_quant::{BLOCK_ROWS, PackedView};
+use cactus_simd::Simd;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+/// Rows for which integers are looked up once; whole tiles.
+pub(super) const MAX_ROWS: usize = 128;
+/// Blocks whose integers are looked up together.
+pub(super) const MAX_BLOCKS: usize = 4;
+/// Lines of a group, and of a chunk.
+pub(super) const LINES: usize = CQ_GROUP / 4;
+pub(super) const CHUNK_LINES: usize = CQ_GRAIN / 4;
+
+/// Rows times weights with indices of `BITS` bits.
+#[derive(Clone, Copy)]
+pub(super) struct Product<'a, 'b, const BITS: usize> {
+    pub(super) w: &'a PackedView<'b>,
+    pub(super) books: Books,
+    pub(super) x: &'a RotatedRows<'b>,
+    pub(super) target: &'a Target<'b>,
+}
+
+/// The integers of a group of a block; a small group uses the first ones.
+pub(super) type Lines<S> = [MaybeUninit<<S as Simd>::Quads>; LINES];
+/// The sums of a block, for each row.
+type Sums<S> = [MaybeUninit<<S as Simd>::F>; MAX_ROWS];
+
+impl<const BITS: usize> Product<'_, '_, BITS> {
+    /// Multiplies all rows with `blocks`, `at_once` of which are read at a time; `k` is not zero.
+    #[inline(always)]
+    pub(super) fn many<S: Simd>(&self, s: S, blocks: Range<usize>, at_once: usize) {
+        for (blocks, rows) in self.parts(blocks, at_once) {
+            self.part(s, blocks.clone(), rows.clone());
+            // SAFETY: parts have disjoint runs of blocks.
+            unsafe { self.target.activate(rows, blocks) };
+        }
+    }
+
+    /// All rows and `blocks` in parts for which integers are looked up once: at most [`MAX_BLOCKS`] blocks and [`MAX_ROWS`] rows,
+    /// the first of which begins a tile.
+    #[inline(always)]
+    pub(super) fn parts(
+        &self,
+        blocks: Range<usize>,
+        at_once: usize,
+    ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        let (rows, at_once) = (self.x.rows(), at_once.clamp(1, MAX_BLOCKS));
+        blocks.clone().step_by(at_once).flat_map(move |first| {
+            let blocks = first..blocks.end.min(first + at_once);
+            let rows = (0..rows)
+                .step_by(MAX_ROWS)
+                .map(move |first| first..rows.min(first + MAX_ROWS));
+            rows.map(move |rows| (blocks.clone(), rows))
+        })
+    }
+
+    /// The rows and blocks of a part.
+    #[inline(always)]
+    fn part<S: Simd>(&self, s: S, blocks: Range<usize>, rows: Range<usize>) {
+        let mut lines: [Lines<S>; MAX_BLOCKS] = [const { [const { MaybeUninit::uninit() }; LINES] }; MAX_BLOCKS];
+        let mut sums: [Sums<S>; MAX_BLOCKS] = [const { [const { MaybeUninit::uninit() }; MAX_ROWS] }; MAX_BLOCKS];
+        for group in Groups::<BITS>::of(self.w.k(), self.books) {
+            let mut scales = [&[0; BLOCK_ROWS]; MAX_BLOCKS];
+            for (b, block) in blocks.clone().enumerate().take(MAX_BLOCKS) {
+                let block = self.w.block(block);
+                look_up(s, &group, block, blocks.len() == 1, &mut lines[b]);
+                scales[b] = group.of(block).0;
+            }
+            for first in rows.clone().step_by(TILE_ROWS) {
+                let (cells, tile_rows) = self.x.tile(first / TILE_ROWS);
+                let cells = &cells[group.index * tile_rows..][..tile_rows];
+                let tile = GroupTile {
+                    lines: &lines,
+                    chunks: group.chunks(),
+                    scales: &scales,
+                    cells,
+                    first: first - rows.start,
+                    begins: group.index == 0,
+                };
+                tile.walk(s, blocks.len(), &mut sums);
+            }
+        }
+        for (sums, block) in sums.iter().zip(blocks) {
+            for (sum, row) in sums.iter().zip(rows.clone()) {
+                // SAFETY: the first group has written the sums of all these rows and blocks, and there is one, as `k` is not
+                // zero. Parts have disjoint runs of blocks.
+                unsafe { self.target.store(s, row, block, sum.assume_init()) };
+            }
+        }
+    }
+}
+
+/// What is made of the lines of a group.
+pub(super) trait Keep<S: Simd> {
+    /// Takes line `line`; lines come in order.
+    fn keep(&mut self, s: S, line: usize, quads: S::Quads);
+}
+
+impl<S: Simd> Keep<S> for Lines<S> {
+    #[inline(always)]
+    fn keep(&mut self, _: S, line: usize, quads: S::Quads) {
+        self[line].write(quads);
+    }
+}
+
+/// Looks up the integers of a group of a block, which is fetched ahead where it `streams`.
+#[inline(always)]
+pub(super) fn look_up<S: Simd, K: Keep<S>, const BITS: usize>(
+    s: S,
+    group: &Group<BITS>,
+    block: &[u8],
+    streams: bool,
+    kept: &mut K,
+) {
+    let (_, chunks) = group.of(block);
+    let chunks = &chunks[..group.chunks()];
+    let (levels, carries) = (group.book.integers(), group.book.carry_table());
+    // The path of a trellis comes to the first line from the last one. One bit has none.
+    let mut carry = s.no_bytes();
+    if BITS > 1
+        && let Some(last) = chunks.last()
+    {
+        let (_, next) = s.lookup_quads::<BITS>(levels, carries, last, CHUNK_LINES - 1, carry);
+        carry = s.next_bytes(next);
+    }
+    for (c, chunk) in chunks.iter().enumerate() {
+        if streams {
+            for vector in chunk {
+                fetch_ahead::<S, 1>(s, vector.as_ptr());
+            }
+        }
+        for j in 0..CHUNK_LINES {
+            let (quads, next) = s.lookup_quads::<BITS>(levels, carries, chunk, j, carry);
+            if BITS > 1 {
+                carry = next;
+            }
+            kept.keep(s, CHUNK_LINES * c + j, quads);
+        }
+    }
+}
+
+/// A tile of rows times a group of some blocks, whose integers have been looked up.
+struct GroupTile<'a, S: Simd> {
+    lines: &'a [Lines<S>; MAX_BLOCKS],
+    /// Chunks of lines that have been looked up, at most four.
+    chunks: usize,
+    scales: &'a [&'a [u16; BLOCK_ROWS]; MAX_BLOCKS],
+    cells: &'a [RotatedCell],
+    /// Place of the first row among the sums.
+    first: usize,
+    /// Whether the sums begin here.
+    begins: bool,
+}
+
+impl<S: Simd> GroupTile<'_, S> {
+    #[inline(always)]
+    fn walk(&self, s: S, blocks: usize, sums: &mut [Sums<S>; MAX_BLOCKS]) {
+        let rows = self.cells.len();
+        let mut block = 0;
+        while S::TILE_ROWS >= 8 && block + 2 <= blocks {
+            let mut row = 0;
+            while row < rows {
+                row += match rows - row {
+                    1 => self.add::<1, 2, 2>(s, row, block, sums),
+                    2 => self.add::<2, 2, 1>(s, row, block, sums),
+                    3 => self.add::<3, 2, 1>(s, row, block, sums),
+                    _ => self.add::<4, 2, 1>(s, row, block, sums),
+                };
+            }
+            block += 2;
+        }
+        while block < blocks {
+            let mut row = 0;
+            while row < rows {
+                row += match (rows - row).min(S::TILE_ROWS) {
+                    1 => self.add::<1, 1, 4>(s, row, block, sums),
+                    2 => self.add::<2, 1, 2>(s, row, block, sums),
+                    3 => self.add::<3, 1, 1>(s, row, block, sums),
+                    8 if S::TILE_ROWS >= 8 => self.add::<8, 1, 1>(s, row, block, sums),
+                    _ => self.add::<4, 1, 1>(s, row, block, sums),
+                };
+            }
+            block += 1;
+        }
+    }
+
+    /// Adds the products of rows `row..row + R` and blocks `block..block + B`, integer sums in `C` chains; returns `R`.
+    #[inline(always)]
+    fn add<const R: usize, const B: usize, const C: usize>(
+        &self,
+        s: S,
+        row: usize,
+        block: usize,
+        all: &mut [Sums<S>; MAX_BLOCKS],
+    ) -> usize {
+        let Some(cells) = self.cells[row..].first_chunk::<R>() else {
+            return R;
+        };
+        let mut dots = begin::<S, _, R, B, C>(s, cells);
+        for c in 0..self.chunks.min(LINES / CHUNK_LINES) {
+            for j in 0..CHUNK_LINES {
+                let line = CHUNK_LINES * c + j;
+                for b in 0..B {
+                    // SAFETY: `look_up` has written the lines of this number of chunks.
+                    let quads = unsafe { self.lines[block + b][line].assume_init() };
+                    for r in 0..R {
+                        dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[line]);
+                    }
+                }
+            }
+        }
+        let mut sums = [[s.zero(); B]; R];
+        let mut weights = [(self.scales[block], ()); B];
+        for b in 0..B {
+            weights[b].0 = self.scales[block + b];
+            for r in 0..R {
+                if !self.begins {
+                    // SAFETY: the first group has written all sums.
+                    sums[r][b] = unsafe { all[block + b][self.first + row + r].assume_init() };
+                }
+            }
+        }
+        end(s, &dots, &weights, cells, &mut sums);
+        for b in 0..B {
+            for r in 0..R {
+                all[block + b][self.first + row + r].write(sums[r][b]);
+            }
+        }
+        R
+    }
+}
