@@ -30,7 +30,11 @@ impl Pass for FuseGatedMlp {
                 Parts::Whole(base) => base,
             };
             let activation = found.activation;
-            Ok(graph.replace(id, Op::Gated { activation }, &[gate_up])?)
+            let op = Op::Gated {
+                activation,
+                above: None,
+            };
+            Ok(graph.replace(id, op, &[gate_up])?)
         })
     }
 }

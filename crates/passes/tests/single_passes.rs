@@ -499,6 +499,7 @@ fn chosen_experts(b: &mut GraphBuilder, x: ValueId, ids: ValueId, shares: ValueI
     let y = b.op(
         Op::Gated {
             activation: cactus_ir::Activation::Silu,
+            above: None,
         },
         &[y],
     )?;
@@ -622,7 +623,13 @@ fn insert_states_continues_a_sequence() {
         let y = b.op(attention(true, None), &[y, q, k])?;
         let y = b.reshape(y, dims("batch seq 4"))?;
         let w = b.weight("taps", &[4, 3]);
-        let y = b.op(Op::ShortConv { state: None }, &[y, w])?;
+        let y = b.op(
+            Op::ShortConv {
+                activation: None,
+                state: None,
+            },
+            &[y, w],
+        )?;
         // A learned position, and sums that stay within one.
         let table = b.weight("positions", &[16, 4]);
         let p = b.embedding(table, positions)?;
