@@ -6,11 +6,14 @@ use crate::drop_repeats::DropRepeats;
 use crate::fold::Fold;
 use crate::fuse_activation::FuseActivation;
 use crate::fuse_attention::FuseAttention;
+use crate::fuse_conv_activation::FuseConvActivation;
 use crate::fuse_conv_norm::FuseConvNorm;
+use crate::fuse_delta_steps::FuseDeltaSteps;
 use crate::fuse_experts::FuseExperts;
 use crate::fuse_gated_mlp::FuseGatedMlp;
 use crate::fuse_layer_norm::FuseLayerNorm;
 use crate::fuse_norm_add::FuseNormAdd;
+use crate::fuse_norm_gate::FuseNormGate;
 use crate::fuse_norm_rope::FuseNormRope;
 use crate::fuse_rms_norm::FuseRmsNorm;
 use crate::fuse_rope::FuseRope;
@@ -102,11 +105,14 @@ static PIPELINE: &[&dyn PassSync] = &[
     &Canonicalize,
     &FuseGatedMlp,
     &FuseExperts,
+    &FuseDeltaSteps,
+    &FuseConvActivation,
     &MergeLinear,
     &Canonicalize,
     &InsertStates,
     &FuseNormRope,
     &FuseNormAdd,
+    &FuseNormGate,
     &FuseRouter,
     &DeadCode,
 ];

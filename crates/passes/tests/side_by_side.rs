@@ -87,6 +87,121 @@ fn fuse_norm_add_takes_the_branch_on_either_side() {
     refused("fuse_norm_add", "another shape", &g);
 }
 
+/// A norm of heads and a gate that is made in another shape; `read_again` says whether the gate is read elsewhere too.
+fn gated_norm(b: &mut GraphBuilder, f: UnaryFn, read_again: bool) -> Result<ValueId> {
+    let (x, gate) = (input(b, "x", "batch seq 3 4"), input(b, "gate", "batch seq 12"));
+    let normed = norm(b, x, "norm", 4)?;
+    let active = b.unary(f, gate)?;
+    let heads = b.reshape(active, dims("batch seq 3 4"))?;
+    let y = b.mul(heads, normed)?;
+    match read_again {
+        true => b.add(y, heads),
+        false => Ok(y),
+    }
+}
+
+#[test]
+fn fuse_norm_gate_takes_a_gate_of_another_shape() {
+    check(
+        "fuse_norm_gate",
+        "heads",
+        1,
+        &graph(|b| gated_norm(b, UnaryFn::Silu, false)),
+    );
+    let again = graph(|b| gated_norm(b, UnaryFn::Silu, true));
+    refused("fuse_norm_gate", "used elsewhere", &again);
+    let other = graph(|b| gated_norm(b, UnaryFn::Sigmoid, false));
+    assert_eq!(run_pass("fuse_norm_gate", &other).0.to_string(), other.to_string());
+}
+
+#[test]
+fn fuse_conv_activation_takes_activations_alone() {
+    let convolved = |f, read_again| {
+        graph(|b| {
+            let (x, w) = (input(b, "x", "batch seq 4"), b.weight("taps", &[4, 3]));
+            let conv = Op::ShortConv {
+                activation: None,
+                state: None,
+            };
+            let y = b.op(conv, &[x, w])?;
+            let active = b.unary(f, y)?;
+            if read_again { b.add(active, y) } else { Ok(active) }
+        })
+    };
+    check("fuse_conv_activation", "silu", 1, &convolved(UnaryFn::Silu, false));
+    refused(
+        "fuse_conv_activation",
+        "is no activation",
+        &convolved(UnaryFn::Tanh, false),
+    );
+    refused(
+        "fuse_conv_activation",
+        "used elsewhere",
+        &convolved(UnaryFn::Silu, true),
+    );
+}
+
+/// The delta rule of two heads with what makes its decays and rates.
+#[derive(Clone, Copy, Default)]
+struct DeltaSteps {
+    /// Whether the bias is that of the linear before.
+    linear: bool,
+    /// What stands for the softplus.
+    f: Option<UnaryFn>,
+    /// Whether speeds are computed of an input.
+    computed: bool,
+}
+
+impl DeltaSteps {
+    fn graph(self) -> Graph {
+        graph(|b| {
+            let [q, k, v] = ["q", "k", "v"].map(|name| input(b, name, "batch seq 2 3"));
+            let (x, rate) = (input(b, "x", "batch seq 4"), input(b, "rate", "batch seq 2"));
+            let (w, bias, speed) = (b.weight("w", &[2, 4]), b.weight("bias", &[2]), b.weight("speed", &[2]));
+            let step = match self.linear {
+                true => b.linear(x, w, Some(bias))?,
+                false => {
+                    let y = b.linear(x, w, None)?;
+                    b.add(bias, y)?
+                }
+            };
+            let speed = if self.computed {
+                b.unary(UnaryFn::Neg, rate)?
+            } else {
+                speed
+            };
+            let step = b.unary(self.f.unwrap_or(UnaryFn::Softplus), step)?;
+            let decay = b.mul(step, speed)?;
+            let decay = b.unary(UnaryFn::Exp, decay)?;
+            let rate = b.unary(UnaryFn::Sigmoid, rate)?;
+            let rule = Op::GatedDelta {
+                steps: false,
+                state: None,
+            };
+            b.op(rule, &[q, k, v, decay, rate])
+        })
+    }
+}
+
+#[test]
+fn fuse_delta_steps_leaves_decays_and_rates_to_the_rule() {
+    let plain = DeltaSteps::default();
+    check("fuse_delta_steps", "sum", 1, &plain.graph());
+    let linear = DeltaSteps { linear: true, ..plain };
+    let (after, report) = run_pass("fuse_delta_steps", &linear.graph());
+    assert_eq!(report.fired_count("fuse_delta_steps"), 1, "{after}");
+    // The linear has lost its bias, which its sum rounds once more without.
+    let without_bias = after.nodes().any(|(_, n)| n.op == Op::Linear && n.inputs.len() == 2);
+    assert!(without_bias, "{after}");
+    let f = Some(UnaryFn::Silu);
+    refused("fuse_delta_steps", "no softplus", &DeltaSteps { f, ..plain }.graph());
+    let computed = DeltaSteps {
+        computed: true,
+        ..plain
+    };
+    refused("fuse_delta_steps", "no softplus", &computed.graph());
+}
+
 /// Ways of choosing two of four experts.
 #[derive(Clone, Copy, Default)]
 struct Router {
