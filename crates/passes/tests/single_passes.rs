@@ -484,6 +484,58 @@ fn fuse_gated_mlp_merges_linears_and_takes_slices() {
     check("fuse_gated_mlp", "three", &g);
 }
 
+/// Gates that are far above their mean, times values; `read_again` says whether the gates are read elsewhere too.
+fn few_gates(b: &mut GraphBuilder, read_again: bool) -> Result<ValueId> {
+    let x = input(b, "x", "batch seq 4");
+    let (gate, up) = (b.weight("mlp.gate.weight", &[6, 4]), b.weight("mlp.up.weight", &[6, 4]));
+    let gate = b.linear(x, gate, None)?;
+    let mean = b.reduce_last(ReduceFn::Mean, gate)?;
+    let off = b.binary(BinaryFn::Sub, gate, mean)?;
+    let squared = b.mul(off, off)?;
+    let variance = b.reduce_last(ReduceFn::Mean, squared)?;
+    let deviation = b.unary(UnaryFn::Sqrt, variance)?;
+    let margin = b.scale(deviation, 0.5)?;
+    let least = b.add(mean, margin)?;
+    let rest = b.binary(BinaryFn::Sub, gate, least)?;
+    let few = b.unary(UnaryFn::Relu, rest)?;
+    let active = b.unary(UnaryFn::GeluTanh, few)?;
+    let up = b.linear(x, up, None)?;
+    let y = b.mul(active, up)?;
+    if read_again { b.add(y, gate) } else { Ok(y) }
+}
+
+#[test]
+fn fuse_gated_mlp_finds_units_of_the_largest_gates() {
+    check("fuse_gated_mlp", "few", &graph(|b| few_gates(b, false)));
+    let (after, report) = run_pass("fuse_gated_mlp", &graph(|b| few_gates(b, true)));
+    assert_eq!(report.fired_count("fuse_gated_mlp"), 0, "{after}");
+}
+
+#[test]
+fn fuse_gate_takes_values_that_lie_apart() {
+    let gates = |of: &str, read_again: bool| {
+        graph(|b| {
+            let (gate, x) = (input(b, "gate", of), input(b, "x", "batch seq 4"));
+            let active = b.unary(UnaryFn::GeluTanh, gate)?;
+            let y = b.mul(x, active)?;
+            if read_again { b.add(y, active) } else { Ok(y) }
+        })
+    };
+    check("fuse_gate", "apart", &gates("batch seq 4", false));
+    for (of, read_again, why) in [
+        ("batch seq 1", false, "differ in shape"),
+        ("batch seq 4", true, "used elsewhere"),
+    ] {
+        let before = gates(of, read_again);
+        let (after, report) = run_pass("fuse_gate", &before);
+        assert_eq!(after.to_string(), before.to_string());
+        assert!(
+            report.misses("fuse_gate").any(|(_, reason)| reason.contains(why)),
+            "{report}"
+        );
+    }
+}
+
 /// Two of three experts for each row, as PyTorch's `bmm` over indexed weights computes them.
 fn chosen_experts(b: &mut GraphBuilder, x: ValueId, ids: ValueId, shares: ValueId) -> Result<ValueId> {
     let twice = |last: usize| -> Result<Vec<Dim>> { Ok(vec![Dim::symbol(SEQ).times(2)?, Dim::known(last)]) };
