@@ -114,6 +114,8 @@ static PIPELINE: &[&dyn PassSync] = &[
     &FuseConvActivation,
     &MergeLinear,
     &Canonicalize,
+    // Behind experts, whose rows had another shape before.
+    &FuseRmsNorm,
     &InsertStates,
     &FuseNormRope,
     &FuseNormAdd,
