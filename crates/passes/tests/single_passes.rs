@@ -176,6 +176,27 @@ fn fuse_layer_norm_with_and_without_bias() {
 }
 
 #[test]
+fn fuse_layer_norm_takes_weights_of_heads() {
+    let of_heads = |weight: &[usize]| {
+        graph(|b| {
+            let x = input(b, "x", "batch seq 2 4");
+            let mean = b.reduce_last(ReduceFn::Mean, x)?;
+            let centered = b.binary(BinaryFn::Sub, x, mean)?;
+            let square = b.mul(centered, centered)?;
+            let variance = b.reduce_last(ReduceFn::Mean, square)?;
+            let variance = binary(b, BinaryFn::Add, variance, 1e-5)?;
+            let root = b.unary(UnaryFn::Rsqrt, variance)?;
+            let y = b.mul(root, centered)?;
+            let w = b.weight("weight", weight);
+            b.mul(w, y)
+        })
+    };
+    check("fuse_layer_norm", "heads", &of_heads(&[2, 4]));
+    let before = of_heads(&[2, 1]);
+    assert_eq!(run_pass("fuse_layer_norm", &before).0.to_string(), before.to_string());
+}
+
+#[test]
 fn fuse_rms_norm_in_every_order() {
     let g = graph(|b| {
         let x = input(b, "x", "batch seq 4");
