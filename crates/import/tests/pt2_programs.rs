@@ -246,7 +246,7 @@ fn operations(g: &Graph, without_batch: bool) -> Vec<String> {
             let mut op = n.op.clone();
             match &mut op {
                 Op::Attention(a) => a.state = a.state.take().map(|_| "kv".into()),
-                Op::ShortConv { state } => *state = state.take().map(|_| "conv".into()),
+                Op::ShortConv { state, .. } => *state = state.take().map(|_| "conv".into()),
                 _ => {}
             }
             let text = serde_json::to_string(&op).unwrap().replace("\"batch\"", "1");

@@ -1,6 +1,9 @@
 //! Result types: the one definition, used by builder, rewriter, verifier and lowering.
 
-use crate::{BinaryFn, Dim, Error, Op, ReduceFn, Result, TensorType, UnaryFn, infer_experts, infer_windows};
+use crate::{
+    Activation, BinaryFn, Dim, Error, Op, ReduceFn, Result, TensorType, UnaryFn, infer_experts, infer_streams,
+    infer_windows,
+};
 use cactus_tensor::DType;
 
 /// The type of the result of `op` on operands of types `inputs`.
@@ -256,9 +259,18 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             out.shape[2] = h;
             Ok(out)
         }
-        Op::GatedDelta { .. } => {
-            let [q, k, v, decay, rate] = operands(inputs)?;
+        Op::GatedDelta { steps, .. } => {
+            let (of_positions, of_heads) = inputs.split_at(inputs.len().min(5));
+            let [q, k, v, decay, rate] = operands(of_positions)?;
             all_f32(inputs)?;
+            if of_heads.len() != if *steps { 2 } else { 0 } {
+                let what = "speeds and biases of heads belong to steps, and steps to them";
+                return Err(Error::ty(what));
+            }
+            for t in of_heads {
+                rank(v, 4, "the value")?;
+                vector(t, &v.shape[2], "each of speeds and biases")?;
+            }
             rank(q, 4, "the query")?;
             rank(v, 4, "the value")?;
             let heads = (q.shape[2].as_known(), v.shape[2].as_known());
@@ -285,11 +297,14 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             let (x, w) = (operand(inputs, 0)?, operand(inputs, 1)?);
             at_most(inputs, 3)?;
             all_f32(inputs)?;
-            vector(w, last(x)?, "the weight")?;
-            if let Some(b) = inputs.get(2) {
-                vector(b, last(x)?, "the bias")?;
+            let of_heads = w.shape.len() == 2 && x.shape.ends_with(&w.shape);
+            if !of_heads {
+                vector(w, last(x)?, "the weight")?;
             }
-            Ok(x.clone())
+            match inputs.get(2) {
+                Some(b) if b.shape != w.shape => Err(Error::ty(format!("the bias {b} is not like the weight {w}"))),
+                _ => Ok(x.clone()),
+            }
         }
         Op::Rope { .. } => {
             let [x, pos, freq] = operands(inputs)?;
@@ -331,6 +346,33 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                 )));
             }
             Ok(residual.clone())
+        }
+        Op::NormGate { activation, .. } => {
+            let [x, gate, w] = operands(inputs)?;
+            all_f32(inputs)?;
+            unary_activation(*activation)?;
+            vector(w, last(x)?, "the weight")?;
+            if gate.shape != x.shape {
+                return Err(Error::ty(format!("{x} has another shape than its gate {gate}")));
+            }
+            Ok(x.clone())
+        }
+        Op::AltupPredict => infer_streams::predicted(inputs),
+        Op::AltupCorrect { active } => infer_streams::corrected(inputs, *active),
+        Op::SliceAdd { axis: a, start, end } => {
+            let [x, y] = operands(inputs)?;
+            all_f32(inputs)?;
+            let inside = axis(x, *a)?.as_known().is_some_and(|n| start <= end && *end <= n);
+            let mut part = x.shape.clone();
+            if inside {
+                part[*a] = Dim::known(end - start);
+            }
+            if !inside || broadcast(&y.shape, &part)? != part {
+                return Err(Error::ty(format!(
+                    "{y} cannot be added to {start}..{end} of axis {a} of {x}"
+                )));
+            }
+            Ok(x.clone())
         }
         Op::Attention(attrs) => {
             let (q, k, v) = (operand(inputs, 0)?, operand(inputs, 1)?, operand(inputs, 2)?);
@@ -428,6 +470,15 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
         }
         Op::Experts { .. } => infer_experts::experts(inputs),
         Op::RoutedExperts { route, .. } => infer_experts::routed(route, inputs),
+        Op::Gated { .. } if inputs.len() == 2 => {
+            let [gate, up] = operands(inputs)?;
+            all_f32(inputs)?;
+            last(gate)?;
+            match gate.shape == up.shape {
+                true => Ok(up.clone()),
+                false => Err(Error::ty(format!("{gate} is no gate of {up}"))),
+            }
+        }
         Op::Gated { .. } => {
             let [x] = operands(inputs)?;
             dtype(x, DType::F32, "the operand")?;
@@ -442,7 +493,8 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
                 _ => Err(Error::ty(format!("the last axis of {x} cannot be halved"))),
             }
         }
-        Op::ShortConv { .. } => {
+        Op::ShortConv { activation, .. } => {
+            activation.map_or(Ok(()), unary_activation)?;
             let (x, w) = (operand(inputs, 0)?, operand(inputs, 1)?);
             at_most(inputs, 3)?;
             all_f32(inputs)?;
@@ -457,6 +509,14 @@ fn infer_inner(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
             }
             Ok(x.clone())
         }
+    }
+}
+
+/// Refuses an activation that changes more than its operand.
+fn unary_activation(activation: Activation) -> Result<()> {
+    match activation.unary() {
+        Some(_) => Ok(()),
+        None => Err(Error::ty("the activation is of gated units alone")),
     }
 }
 

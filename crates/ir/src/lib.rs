@@ -17,9 +17,11 @@ mod dim;
 mod document;
 mod error;
 mod floats;
+mod functions;
 mod graph;
 mod infer;
 mod infer_experts;
+mod infer_streams;
 mod infer_windows;
 mod op;
 mod text;
@@ -31,13 +33,12 @@ pub use builder::GraphBuilder;
 pub use dim::{Bindings, Dim};
 pub use document::FORMAT_VERSION;
 pub use error::{Error, ErrorKind, Result};
+pub use functions::{Activation, BinaryFn, CompareFn, ReduceFn, UnaryFn};
 pub use graph::{
     Constraint, Def, Graph, Literal, Node, NodeId, Relation, State, StateKind, TensorType, Value, ValueId,
 };
 pub use infer::{element_key, infer};
-pub use op::{
-    Activation, AttentionAttrs, BinaryFn, CompareFn, ConvAttrs, Op, PoolAttrs, ReduceFn, Route, RouteFn, UnaryFn,
-};
+pub use op::{AttentionAttrs, ConvAttrs, Op, PoolAttrs, Route, RouteFn};
 pub use weight::WeightExpr;
 
 /// The symbol of the batch axis.

@@ -1,178 +1,9 @@
 //! Every operation with its operands, attributes and meaning. Result types are in `infer`, values in the `reference`
 //! crate.
 
-use crate::Dim;
+use crate::{Activation, BinaryFn, CompareFn, Dim, ReduceFn, UnaryFn};
 use cactus_tensor::DType;
 use serde::{Deserialize, Serialize};
-
-/// Elementwise function of one operand. Shape and type stay. `neg`, `abs` and `sign` are of numbers, `not` of `bool`, the
-/// others of `f32`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum UnaryFn {
-    /// `-x`
-    Neg,
-    /// `|x|`
-    Abs,
-    /// `e^x`
-    Exp,
-    /// Natural logarithm.
-    Log,
-    /// Square root.
-    Sqrt,
-    /// `1/sqrt(x)`
-    Rsqrt,
-    /// Sine, radians.
-    Sin,
-    /// Cosine, radians.
-    Cos,
-    /// Hyperbolic tangent.
-    Tanh,
-    /// Error function.
-    Erf,
-    /// Logistic function `1/(1+e^-x)`.
-    Sigmoid,
-    /// `max(x, 0)`
-    Relu,
-    /// `x * sigmoid(x)`
-    Silu,
-    /// `x * Phi(x)` with the normal distribution function (exact GELU).
-    GeluErf,
-    /// GELU by the tanh approximation.
-    GeluTanh,
-    /// `ln(1 + e^x)`
-    Softplus,
-    /// `min(max(x + 3, 0), 6) / 6` (Howard et al. 2019, MobileNetV3).
-    HardSigmoid,
-    /// `x * hard_sigmoid(x)` (Howard et al. 2019).
-    HardSwish,
-    /// Largest whole number not above `x`.
-    Floor,
-    /// Smallest whole number not below `x`.
-    Ceil,
-    /// Nearest whole number, ties to even.
-    Round,
-    /// `-1`, `0` or `1`.
-    Sign,
-    /// Logical not, on `bool`.
-    Not,
-}
-
-/// Elementwise function of two broadcast operands of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum BinaryFn {
-    /// `a + b`
-    Add,
-    /// `a - b`
-    Sub,
-    /// `a * b`
-    Mul,
-    /// `a / b`
-    Div,
-    /// `a ^ b`
-    Pow,
-    /// The larger.
-    Max,
-    /// The smaller.
-    Min,
-    /// `floor(a / b)`
-    FloorDiv,
-    /// `a - floor(a / b) * b`, which has the sign of `b`.
-    Mod,
-    /// Logical and, on `bool`.
-    And,
-    /// Logical or, on `bool`.
-    Or,
-    /// Bits that both have, on `i64` in two's complement as the following.
-    BitAnd,
-    /// Bits that any has.
-    BitOr,
-    /// Bits that one of them has.
-    BitXor,
-    /// `a` moved by `b` bits to the left; what is moved out is lost, all of it where `b` is negative or over 63.
-    Shl,
-    /// `a` moved by `b` bits to the right, its sign moving in; all bits are the sign where `b` is negative or over 63.
-    Shr,
-}
-
-impl BinaryFn {
-    /// Whether the function is of the bits of integers.
-    pub fn is_bitwise(self) -> bool {
-        matches!(
-            self,
-            BinaryFn::BitAnd | BinaryFn::BitOr | BinaryFn::BitXor | BinaryFn::Shl | BinaryFn::Shr
-        )
-    }
-
-    /// What a function of the bits of integers gives; `None` for another.
-    pub fn bits(self, a: i64, b: i64) -> Option<i64> {
-        let by = u32::try_from(b).ok().filter(|&b| b < 64);
-        Some(match self {
-            BinaryFn::BitAnd => a & b,
-            BinaryFn::BitOr => a | b,
-            BinaryFn::BitXor => a ^ b,
-            BinaryFn::Shl => by.map_or(0, |by| a.wrapping_shl(by)),
-            BinaryFn::Shr => a >> by.unwrap_or(63),
-            _ => return None,
-        })
-    }
-}
-
-/// Elementwise comparison of two broadcast operands of one type; the result is `bool`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum CompareFn {
-    /// `a == b`
-    Eq,
-    /// `a != b`
-    Ne,
-    /// `a < b`
-    Lt,
-    /// `a <= b`
-    Le,
-    /// `a > b`
-    Gt,
-    /// `a >= b`
-    Ge,
-}
-
-/// Reduction over axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ReduceFn {
-    /// Sum.
-    Sum,
-    /// Arithmetic mean.
-    Mean,
-    /// Largest.
-    Max,
-    /// Smallest.
-    Min,
-    /// Product.
-    Prod,
-}
-
-/// Activation of a gated unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Activation {
-    /// `x * sigmoid(x)`
-    Silu,
-    /// GELU by the tanh approximation.
-    GeluTanh,
-    /// Exact GELU.
-    GeluErf,
-    /// `max(x, 0)`
-    Relu,
-    /// `x * sigmoid(1.702 x)` of what is at most 7; what it multiplies is cut at -7 and 7, and one more (gpt-oss). Of gated units alone.
-    ClampedSwish,
-}
 
 /// Attributes of [`Op::Attention`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -524,7 +355,14 @@ pub enum Op {
     /// Head `h` has the query and key of key head `h / (heads / key_heads)` and a matrix `S [key_dim, value_dim]`, zero at
     /// first; at each position
     /// `S = decay S; S = S + k (rate (v - Sᵀ k))ᵀ`, and the result is `Sᵀ q`. With a state, `S` is what the last call left.
+    ///
+    /// Where it takes steps, it makes decays and rates itself, of what projections give:
+    /// `(q, k, v, step, rate [batch, seq, heads], speed [heads], bias [heads]) -> like v` with
+    /// `decay = exp(speed * softplus(step + bias))` and the rate `sigmoid(rate)`. Speeds are below zero.
     GatedDelta {
+        /// Whether decays and rates are made of steps.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        steps: bool,
         /// Name of the recurrent state, `[heads, key_dim, value_dim]`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
@@ -536,7 +374,8 @@ pub enum Op {
         /// Added under the root.
         eps: f32,
     },
-    /// `(x […, n], weight [n], bias? [n])`. Ba et al. 2016.
+    /// `(x […, n], weight [n], bias? [n]) -> like x`, or with a weight of each head, `(x […, heads, n], weight [heads, n], bias? [heads, n])`:
+    /// `(x - mean) / sqrt(variance + eps) * weight + bias` along the last axis. Ba et al. 2016.
     LayerNorm {
         /// Added under the root.
         eps: f32,
@@ -570,6 +409,34 @@ pub enum Op {
         /// Of the norm.
         eps: f32,
     },
+    /// A norm behind which a gate stands: `(x […, n], gate like x, weight [n]) -> like x`, the [`Op::RmsNorm`] of `x` times
+    /// `activation(gate)`.
+    NormGate {
+        /// Of the norm.
+        eps: f32,
+        /// On the gate, and not [`Activation::ClampedSwish`].
+        activation: Activation,
+    },
+    /// What alternating updates predict of the streams of a position before a layer (Baykal et al. 2023):
+    /// `(streams [batch, seq, n, width], routes [batch, seq, n], factors [n * n, n]) -> like streams`, `x_i + sum_j f[i, j] x_j` of the streams
+    /// `x`, where the matrix `f` is `factors · tanh(routes)`.
+    AltupPredict,
+    /// Predictions corrected behind the layer by what became of the stream that it worked on:
+    /// `(predictions [batch, seq, n, width], x [batch, seq, width], routes [batch, seq, n], factors [n, n]) -> like predictions`,
+    /// `p_i + (1 + f_i) (x - p_active)` with `f` = `factors · tanh(routes)`.
+    AltupCorrect {
+        /// The stream that the layer worked on.
+        active: usize,
+    },
+    /// `(x, y) -> like x`: `x` with `y` added to the elements `start..end` of one axis, where `y`, broadcast, has their shape.
+    SliceAdd {
+        /// The axis of which some elements are changed.
+        axis: usize,
+        /// First index.
+        start: usize,
+        /// Index after the last.
+        end: usize,
+    },
     /// Scaled dot-product attention with grouped query heads. Vaswani et al. 2017, Ainslie et al. 2023.
     /// `(q [batch, seq, heads, head_dim], k, v [batch, keys, kv_heads, head_dim], sinks? [heads], slopes? [heads],
     /// texts? i64 [seq], until? i64 [seq], bias? [batch|1, heads|1, seq|1, keys]) -> [batch, seq, heads, head_dim]`. Query head `h` reads KV head
@@ -581,10 +448,14 @@ pub enum Op {
     /// query before. With a state, which takes no bias, keys and values of earlier calls come first.
     /// On integers it takes queries, keys and values alone, and every query sees every key.
     Attention(AttentionAttrs),
-    /// `(gate_up […, 2n]) -> activation(first half) * second half`, `[…, n]`.
+    /// `(gate_up […, 2n]) -> activation(first half) * second half`, `[…, n]`, or of two operands, `(gate […, n], up like gate)`.
     Gated {
         /// On the first half.
         activation: Activation,
+        /// Only gates so many standard deviations above their mean count, less that sum: `max(gate - (mean + above * deviation), 0)` stands in
+        /// place of the gate, with mean and deviation `sqrt(mean((gate - mean)²))` of its last axis. Spark, You et al. 2025.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        above: Option<f32>,
     },
     /// Gated units chosen by a router (Shazeer et al. 2017), of which only the chosen are computed:
     /// `(x […, n], ids i64 […, k], shares […, k], gate_up [experts * 2m, n], down [experts * n, m], gate_up_bias? [experts, 2m],
@@ -606,8 +477,11 @@ pub enum Op {
     },
     /// Causal depthwise convolution over positions:
     /// `(x [batch, seq, channels], w [channels, kernel], bias? [channels]) -> [batch, seq, channels]`,
-    /// `y[t] = sum_j w[j] * x[t - (kernel-1) + j]`, zeros before the first position or, with a state, what came before.
+    /// `y[t] = sum_j w[j] * x[t - (kernel-1) + j]`, zeros before the first position or, with a state, what came before; then the activation.
     ShortConv {
+        /// On what is summed, and not [`Activation::ClampedSwish`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        activation: Option<Activation>,
         /// Name of the convolution state, `[kernel-1, channels]`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
@@ -658,6 +532,10 @@ impl Op {
             Op::Rope { .. } => "rope".into(),
             Op::NormRope { .. } => "norm_rope".into(),
             Op::NormAdd { .. } => "norm_add".into(),
+            Op::NormGate { .. } => "norm_gate".into(),
+            Op::AltupPredict => "altup_predict".into(),
+            Op::AltupCorrect { .. } => "altup_correct".into(),
+            Op::SliceAdd { .. } => "slice_add".into(),
             Op::Attention(_) => "attention".into(),
             Op::Gated { .. } => "gated".into(),
             Op::Experts { .. } => "experts".into(),
@@ -694,7 +572,7 @@ impl Op {
     pub fn state(&self) -> Option<&str> {
         match self {
             Op::Attention(a) => a.state.as_deref(),
-            Op::ShortConv { state } | Op::GatedDelta { state } => state.as_deref(),
+            Op::ShortConv { state, .. } | Op::GatedDelta { state, .. } => state.as_deref(),
             _ => None,
         }
     }

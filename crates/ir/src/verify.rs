@@ -182,7 +182,8 @@ impl StateKind {
 
 fn attributes_are_finite(op: &Op) -> bool {
     match op {
-        Op::RmsNorm { eps } | Op::LayerNorm { eps } | Op::NormAdd { eps } => eps.is_finite(),
+        Op::RmsNorm { eps } | Op::LayerNorm { eps } | Op::NormAdd { eps } | Op::NormGate { eps, .. } => eps.is_finite(),
+        Op::Gated { above, .. } => above.is_none_or(f32::is_finite),
         Op::NormRope { eps, scale } => eps.is_finite() && scale.is_finite(),
         Op::RoutedExperts { route, .. } => route.normalize.is_none_or(f32::is_finite),
         Op::Rope { scale, .. } => scale.is_finite(),
@@ -199,6 +200,9 @@ fn expr_is_finite(expr: &WeightExpr) -> bool {
             value.is_finite() && expr_is_finite(x)
         }
         WeightExpr::Add { x, y } | WeightExpr::Mul { x, y } => expr_is_finite(x) && expr_is_finite(y),
-        WeightExpr::Rsqrt { x } | WeightExpr::Reshape { x, .. } | WeightExpr::Permute { x, .. } => expr_is_finite(x),
+        WeightExpr::Rsqrt { x }
+        | WeightExpr::Exp { x }
+        | WeightExpr::Reshape { x, .. }
+        | WeightExpr::Permute { x, .. } => expr_is_finite(x),
     }
 }

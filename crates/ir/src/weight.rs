@@ -1,3 +1,5 @@
+//! How the values of weights are made of tensors of a source model. What an expression gives is left to `reference`.
+
 use serde::{Deserialize, Serialize};
 
 /// Where a weight's values come from: a tensor of the source model, under constant changes that conversion folds in.
@@ -49,6 +51,11 @@ pub enum WeightExpr {
         /// The operand.
         x: Box<WeightExpr>,
     },
+    /// `e^x`, elementwise (speeds of a recurrence are stored as logarithms).
+    Exp {
+        /// The operand.
+        x: Box<WeightExpr>,
+    },
     /// The same elements under another shape.
     Reshape {
         /// The operand.
@@ -89,6 +96,7 @@ impl WeightExpr {
             WeightExpr::AddScalar { x, .. }
             | WeightExpr::MulScalar { x, .. }
             | WeightExpr::Rsqrt { x }
+            | WeightExpr::Exp { x }
             | WeightExpr::Reshape { x, .. }
             | WeightExpr::Permute { x, .. } => x.visit(out),
         }

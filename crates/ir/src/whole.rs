@@ -19,7 +19,7 @@ impl Graph {
             let mut op = node.op.clone();
             match &mut op {
                 Op::Attention(a) => (a.state, a.appended) = (None, false),
-                Op::ShortConv { state } | Op::GatedDelta { state } => *state = None,
+                Op::ShortConv { state, .. } | Op::GatedDelta { state, .. } => *state = None,
                 Op::Slice { start, end, .. } => {
                     (*start, *end) = (start.substitute(PAST, &none)?, end.substitute(PAST, &none)?);
                 }

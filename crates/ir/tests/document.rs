@@ -18,7 +18,16 @@ fn graph() -> Graph {
     let taps = g.add_weight("taps", ty(&[4, 3]), WeightExpr::source("taps"));
     let y = g.append("norm", Op::RmsNorm { eps: 1e-5 }, &[x, w]).unwrap();
     let state = Some("c".to_owned());
-    let y = g.append("conv", Op::ShortConv { state }, &[y, taps]).unwrap();
+    let y = g
+        .append(
+            "conv",
+            Op::ShortConv {
+                activation: None,
+                state,
+            },
+            &[y, taps],
+        )
+        .unwrap();
     g.add_output("y", y);
     let kind = StateKind::Conv { channels: 4, rows: 2 };
     let name = "c".to_owned();

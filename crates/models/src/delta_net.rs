@@ -77,7 +77,11 @@ impl DeltaNet {
         let q = b.scale(q, (key_dim as f64).powf(-0.5) as f32)?;
         let rate = b.unary(UnaryFn::Sigmoid, rate)?;
         let decay = self.decay(b, step, at)?;
-        let y = b.op(Op::GatedDelta { state: None }, &[q, k, v, decay, rate])?;
+        let rule = Op::GatedDelta {
+            steps: false,
+            state: None,
+        };
+        let y = b.op(rule, &[q, k, v, decay, rate])?;
         let y = b.scope("norm", |b| {
             self.norm.apply(b, y, &format!("{at}.norm.weight"), value_dim)
         })?;

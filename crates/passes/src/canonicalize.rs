@@ -249,7 +249,7 @@ fn where_step(g: &Graph, node: &Node) -> Option<Step> {
     Some(Step::Op(Op::Where, vec![inner, b, a]))
 }
 
-/// An elementwise operation broadcasts by itself: an expansion or added leading axes of an operand are not needed where
+/// An elementwise operation broadcasts by itself: an expansion, or leading axes of an operand that come or go, are not needed where
 /// the result keeps its type without.
 fn without_broadcast(g: &Graph, node: &Node, out: ValueId) -> Option<Step> {
     if !matches!(node.op, Op::Binary { .. } | Op::Compare { .. } | Op::Where) {
@@ -266,7 +266,7 @@ fn without_broadcast(g: &Graph, node: &Node, out: ValueId) -> Option<Step> {
         let (old, new) = (&g.ty(from).shape, &g.ty(v).shape);
         let aligned = match op {
             Op::Expand { .. } => true,
-            _ => new.ends_with(old) && new[..new.len() - old.len()].iter().all(|d| d.is(1)),
+            _ => has_behind_ones(new, old) || has_behind_ones(old, new),
         };
         if aligned {
             let mut inputs = node.inputs.clone();
@@ -277,6 +277,11 @@ fn without_broadcast(g: &Graph, node: &Node, out: ValueId) -> Option<Step> {
         }
     }
     None
+}
+
+/// Whether `long` is `short` behind axes of size 1.
+fn has_behind_ones(long: &[Dim], short: &[Dim]) -> bool {
+    long.ends_with(short) && long[..long.len() - short.len()].iter().all(|d| d.is(1))
 }
 
 /// Computes equal things once: equal constants become one value, nodes of equal operation and operands one node.

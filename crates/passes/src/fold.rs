@@ -3,12 +3,14 @@
 
 use crate::pattern::{free_name, maker, only_user, place_of, scalar, times_scalar, users};
 use crate::{Pass, Report, Result};
-use cactus_ir::{BinaryFn, Bindings, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, ValueId, WeightExpr};
+use cactus_ir::{
+    BinaryFn, Bindings, Def, Dim, Graph, Literal, Node, NodeId, Op, TensorType, UnaryFn, ValueId, WeightExpr,
+};
 use cactus_reference::{eval_op, literal_tensor};
 use cactus_tensor::{DType, Data};
 
 /// Computes what does not depend on inputs. Operations on literals become literals; a constant change of a weight
-/// (a number added or multiplied, axes reordered) moves into its [`WeightExpr`], for conversion to make; a product with a
+/// (a number added or multiplied, its exponential, axes reordered) moves into its [`WeightExpr`], for conversion to make; a product with a
 /// weight on the right becomes a linear layer; two constant factors become one where that changes no bit.
 #[derive(Debug)]
 pub(crate) struct Fold;
@@ -120,6 +122,11 @@ fn weight_change(g: &Graph, id: NodeId) -> Option<(String, TensorType, WeightExp
         }
         // Reordering a matrix that is read as it is too would store it twice; one that is multiplied by is for
         // `linear_of_matmul`.
+        (Op::Unary { f: UnaryFn::Exp }, &[a]) => (a, "exp", WeightExpr::Exp { x: weight(a)? }),
+        (Op::Unary { f: UnaryFn::Neg }, &[a]) => {
+            let x = weight(a)?;
+            (a, "times", WeightExpr::MulScalar { x, value: -1.0 })
+        }
         (Op::Permute { perm }, &[a]) => {
             only_user(g, a)?;
             if users(g, out).iter().any(|&n| g.node(n).op == Op::MatMul) {

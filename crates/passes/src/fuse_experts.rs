@@ -70,10 +70,17 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         return Err(Miss::Other);
     };
     let gated = maker(g, last.operand).ok_or(Miss::Other)?;
-    let Op::Gated { activation } = gated.op else {
+    let (
+        &Op::Gated {
+            activation,
+            above: None,
+        },
+        &[gate_up],
+    ) = (&gated.op, &gated.inputs[..])
+    else {
         return near(format!("{} stands between the products of the experts", place(gated)));
     };
-    let Some((first, gate_up_bias)) = biased_product(g, strip(g, gated.inputs[0])) else {
+    let Some((first, gate_up_bias)) = biased_product(g, strip(g, gate_up)) else {
         return near("what is gated is not a product of an expert's weight");
     };
     if strip(g, first.ids) != strip(g, last.ids) {

@@ -2,14 +2,15 @@
 
 use crate::merge_linear::{merge, mergeable};
 use crate::pattern::{
-    Match, Miss, binary, either, insert_before, last_slice, maker, near, only_user, plus_scalar, result, rewrite_each,
-    scalar, times_scalar, unary,
+    Match, Miss, binary, either, insert_before, is_output, is_square, last_slice, maker, mean_last, near, only_user,
+    plus_scalar, result, rewrite_each, scalar, times_scalar, unary, users,
 };
 use crate::{Pass, Report, Result};
 use cactus_ir::{Activation, BinaryFn, Dim, Graph, Node, NodeId, Op, UnaryFn, ValueId};
 
 /// Finds `activation(gate) * up` (Shazeer 2020) where gate and up are linears of one operand, which become one linear,
-/// or neighbouring slices of one value. A unit that cuts both is recognized as a whole.
+/// or neighbouring slices of one value. A unit that cuts both is recognized as a whole, and so is one of the largest gates alone (You et al. 2025,
+/// Spark).
 #[derive(Debug)]
 pub(crate) struct FuseGatedMlp;
 
@@ -30,13 +31,19 @@ impl Pass for FuseGatedMlp {
                 Parts::Whole(base) => base,
             };
             let activation = found.activation;
-            Ok(graph.replace(id, Op::Gated { activation }, &[gate_up])?)
+            let op = Op::Gated {
+                activation,
+                above: found.above,
+            };
+            Ok(graph.replace(id, op, &[gate_up])?)
         })
     }
 }
 
 struct Found {
     activation: Activation,
+    /// How many deviations above their mean gates count.
+    above: Option<f32>,
     parts: Parts,
 }
 
@@ -51,9 +58,16 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     let out = result(g, id);
     let pick = |a, up| Some((activated(g, a)?, a, up));
     let cut = || clamped(g, out).map(|(gate, up, active)| ((Activation::ClampedSwish, gate), active, up));
-    let Some(((activation, gate), active, up)) = either(g, out, BinaryFn::Mul, pick).or_else(cut) else {
+    let Some(((activation, active_of), active, up)) = either(g, out, BinaryFn::Mul, pick).or_else(cut) else {
         return Err(Miss::Other);
     };
+    let (gate, above) = match few(g, active_of) {
+        Some((gate, above)) => (gate, Some(above)),
+        None => (active_of, None),
+    };
+    // The mean, and what is off it and above the least, read a gate of few.
+    let readers = if above.is_some() { 3 } else { 1 };
+    let is_own = |gate| users(g, gate).len() == readers && !is_output(g, gate) && only_user(g, active_of).is_some();
     if g.ty(gate) != g.ty(up) {
         return near("gate and up differ in shape");
     }
@@ -65,13 +79,14 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
         if gate_node.inputs.len() != up_node.inputs.len() {
             return near("only one of gate and up has a bias");
         }
-        if a == b || only_user(g, gate).is_none() || only_user(g, up).is_none() || only_user(g, active).is_none() {
+        if a == b || !is_own(gate) || only_user(g, up).is_none() || only_user(g, active).is_none() {
             return near("gate or up is used elsewhere too");
         }
         mergeable(g, a)?;
         mergeable(g, b)?;
         return Ok(Found {
             activation,
+            above,
             parts: Parts::Linears([a, b]),
         });
     }
@@ -100,20 +115,33 @@ fn find(g: &Graph, id: NodeId) -> Match<Found> {
     } else {
         Parts::Slice { base, start, end }
     };
-    Ok(Found { activation, parts })
+    Ok(Found {
+        activation,
+        above,
+        parts,
+    })
 }
 
 /// The activation and its operand, where `v` is one that a gated unit has.
 fn activated(g: &Graph, v: ValueId) -> Option<(Activation, ValueId)> {
     let node = maker(g, v)?;
-    let activation = match node.op {
-        Op::Unary { f: UnaryFn::Silu } => Activation::Silu,
-        Op::Unary { f: UnaryFn::GeluTanh } => Activation::GeluTanh,
-        Op::Unary { f: UnaryFn::GeluErf } => Activation::GeluErf,
-        Op::Unary { f: UnaryFn::Relu } => Activation::Relu,
-        _ => return None,
-    };
+    let Op::Unary { f } = node.op else { return None };
+    let activation = Activation::of_unary(f)?;
     Some((activation, node.inputs[0]))
+}
+
+/// The gate and the number, where `v` is by how much gates are more than that number of standard deviations above their mean, and 0 where
+/// they are not.
+fn few(g: &Graph, v: ValueId) -> Option<(ValueId, f32)> {
+    let (x, least) = binary(g, unary(g, v, UnaryFn::Relu)?, BinaryFn::Sub)?;
+    let above = either(g, least, BinaryFn::Add, |mean, margin| {
+        let (deviation, above) = times_scalar(g, margin)?;
+        let squared = mean_last(g, unary(g, deviation, UnaryFn::Sqrt)?)?;
+        let off = maker(g, squared)?.inputs[0];
+        let fits = mean_last(g, mean)? == x && is_square(g, squared, off);
+        (fits && binary(g, off, BinaryFn::Sub)? == (x, mean)).then_some(above as f32)
+    })?;
+    Some((x, above))
 }
 
 /// `(gate, up, what gate is multiplied by)` where `v` is [`Activation::ClampedSwish`] of them.

@@ -1,12 +1,13 @@
 use crate::fuse_rms_norm::{InverseRoot, inverse_root};
 use crate::pattern::{
-    Match, Miss, binary, either, is_output, is_square, mean_last, near, only_user, place, place_of, result, users,
-    vector,
+    Match, Miss, binary, either, is_output, is_square, maker, mean_last, near, only_user, place, place_of, result,
+    users, vector,
 };
 use crate::{Pass, Report, Result};
-use cactus_ir::{BinaryFn, Graph, NodeId, Op, ValueId};
+use cactus_ir::{BinaryFn, Def, Graph, Node, NodeId, Op, ValueId};
 
-/// Finds `(x - mean(x)) * rsqrt(mean((x - mean(x))²) + eps) * weight (+ bias)`, also as a quotient by the root.
+/// Finds `(x - mean(x)) * rsqrt(mean((x - mean(x))²) + eps) * weight (+ bias)`, also as a quotient by the root. Weight and bias are those of all
+/// heads, or each head has its own.
 #[derive(Debug)]
 pub(crate) struct FuseLayerNorm;
 
@@ -59,7 +60,8 @@ fn find(g: &Graph, inverse: &InverseRoot) -> Match<(NodeId, Vec<ValueId>)> {
     let with_vector = |v: ValueId, f: BinaryFn| {
         let user = only_user(g, v)?;
         let w = either(g, result(g, user), f, |y, w| {
-            (y == v).then(|| vector(g, w, width)).flatten()
+            let found = || vector(g, w, width).or_else(|| of_heads(g, w, x));
+            (y == v).then(found).flatten()
         })?;
         (g.ty(result(g, user)) == g.ty(x)).then_some((user, w))
     };
@@ -72,7 +74,23 @@ fn find(g: &Graph, inverse: &InverseRoot) -> Match<(NodeId, Vec<ValueId>)> {
         return near(format!("the normed value {why}"));
     };
     Ok(match with_vector(result(g, root), BinaryFn::Add) {
-        Some((root, bias)) => (root, vec![x, weight, bias]),
-        None => (root, vec![x, weight]),
+        Some((root, bias)) if g.ty(bias) == g.ty(weight) => (root, vec![x, weight, bias]),
+        _ => (root, vec![x, weight]),
     })
+}
+
+/// The weight `[heads, n]` behind `v`, which may carry leading axes of size 1, where `x` is `[…, heads, n]`.
+fn of_heads(g: &Graph, mut v: ValueId, x: ValueId) -> Option<ValueId> {
+    let heads = g.ty(x).shape.split_at_checked(g.ty(x).shape.len().checked_sub(2)?)?.1;
+    while let Some(Node {
+        op: Op::Reshape { .. },
+        inputs,
+        ..
+    }) = maker(g, v)
+    {
+        let (leading, last) = g.ty(v).shape.split_at_checked(g.ty(v).shape.len().checked_sub(2)?)?;
+        (last == heads && leading.iter().all(|d| d.is(1))).then_some(())?;
+        v = inputs[0];
+    }
+    (g.ty(v).shape == heads && matches!(g.value(v).def, Def::Weight(_))).then_some(v)
 }

@@ -74,7 +74,11 @@ fn rewrite(g: &mut Graph, id: NodeId, root: NodeId) -> Result<()> {
     let swap = Op::Permute { perm: vec![0, 2, 1] };
     let x = insert_before(g, root, swap.clone(), &[x])?;
     let inputs: Vec<ValueId> = [x, taps].into_iter().chain(bias).collect();
-    let y = insert_before(g, root, Op::ShortConv { state: None }, &inputs)?;
+    let conv = Op::ShortConv {
+        activation: None,
+        state: None,
+    };
+    let y = insert_before(g, root, conv, &inputs)?;
     Ok(g.replace(root, swap, &[y])?)
 }
 

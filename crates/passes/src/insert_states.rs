@@ -67,15 +67,16 @@ impl Pass for InsertStates {
                         (Op::Attention(a), Some(State { name, kind }))
                     })
                 }
-                Op::GatedDelta { .. } if reads.is_some_and(counts) => delta_state(graph, id).map(|kind| {
+                &Op::GatedDelta { steps, .. } if reads.is_some_and(counts) => delta_state(graph, id).map(|kind| {
                     let name = state_name(graph, &changes, &node.path, "delta");
                     let state = Some(name.clone());
-                    (Op::GatedDelta { state }, Some(State { name, kind }))
+                    (Op::GatedDelta { steps, state }, Some(State { name, kind }))
                 }),
-                Op::ShortConv { .. } if reads.is_some_and(counts) => conv_state(graph, id).map(|kind| {
+                &Op::ShortConv { activation, .. } if reads.is_some_and(counts) => conv_state(graph, id).map(|kind| {
                     let name = state_name(graph, &changes, &node.path, "conv");
                     (
                         Op::ShortConv {
+                            activation,
                             state: Some(name.clone()),
                         },
                         Some(State { name, kind }),

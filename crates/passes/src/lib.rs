@@ -1,9 +1,9 @@
 //! Portable rewrites of the graph, from primitive operations as importers write them to the fused and stateful ones
 //! that the runtime lowers.
 //!
-//! [`optimize`] runs the whole pipeline: canonicalize, fold constants, fuse (norms, rotary embedding, attention, short
-//! convolution, gated MLP, chosen experts), merge linears that share an operand, insert states, fuse once more what stands
-//! side by side (norm and rotation, norm and sum, router and experts), remove dead code. Each pass is one file
+//! [`optimize`] runs the whole pipeline: canonicalize, fold constants, fuse (norms, rotary embedding, attention, alternating updates, short
+//! convolution, gated MLP, chosen experts, steps of the delta rule), merge linears that share an operand, insert states, fuse once more
+//! what stands side by side (norm and rotation, norm and sum, norm and gate, router and experts), remove dead code. Each pass is one file
 //! and one [`Pass`]; the graph is verified after each. A [`Report`] says where each pattern fired and, where it nearly
 //! did, why not. [`choose_storage`] decides how each weight is stored; that is no rewrite, since the graph sees a weight
 //! as `f32` whatever it is stored as. [`attend_on_integers`] then says of attention, where its caller asks, that it need not be more exact than its
@@ -22,13 +22,19 @@ mod drop_repeats;
 mod error;
 mod fold;
 mod fuse_activation;
+mod fuse_altup;
 mod fuse_attention;
+mod fuse_conv_activation;
 mod fuse_conv_norm;
+mod fuse_delta_steps;
 mod fuse_experts;
+mod fuse_gate;
 mod fuse_gated_mlp;
 mod fuse_layer_norm;
 mod fuse_norm_add;
+mod fuse_norm_gate;
 mod fuse_norm_rope;
+mod fuse_norm_scale;
 mod fuse_rms_norm;
 mod fuse_rope;
 mod fuse_router;

@@ -5,13 +5,19 @@ use crate::dead_code::DeadCode;
 use crate::drop_repeats::DropRepeats;
 use crate::fold::Fold;
 use crate::fuse_activation::FuseActivation;
+use crate::fuse_altup::FuseAltup;
 use crate::fuse_attention::FuseAttention;
+use crate::fuse_conv_activation::FuseConvActivation;
 use crate::fuse_conv_norm::FuseConvNorm;
+use crate::fuse_delta_steps::FuseDeltaSteps;
 use crate::fuse_experts::FuseExperts;
+use crate::fuse_gate::FuseGate;
 use crate::fuse_gated_mlp::FuseGatedMlp;
 use crate::fuse_layer_norm::FuseLayerNorm;
 use crate::fuse_norm_add::FuseNormAdd;
+use crate::fuse_norm_gate::FuseNormGate;
 use crate::fuse_norm_rope::FuseNormRope;
+use crate::fuse_norm_scale::FuseNormScale;
 use crate::fuse_rms_norm::FuseRmsNorm;
 use crate::fuse_rope::FuseRope;
 use crate::fuse_router::FuseRouter;
@@ -89,6 +95,7 @@ static PIPELINE: &[&dyn PassSync] = &[
     &FuseActivation,
     &FuseLayerNorm,
     &FuseRmsNorm,
+    &FuseNormScale,
     &FuseRope,
     &FuseAttention,
     &Canonicalize,
@@ -96,17 +103,24 @@ static PIPELINE: &[&dyn PassSync] = &[
     &Fold,
     &SinkPermutes,
     &Canonicalize,
+    &FuseAltup,
     &FuseShortConv,
     &Canonicalize,
     &SinkPermutes,
     &Canonicalize,
     &FuseGatedMlp,
     &FuseExperts,
+    &FuseDeltaSteps,
+    &FuseConvActivation,
     &MergeLinear,
     &Canonicalize,
+    // Behind experts, whose rows had another shape before.
+    &FuseRmsNorm,
     &InsertStates,
     &FuseNormRope,
     &FuseNormAdd,
+    &FuseNormGate,
+    &FuseGate,
     &FuseRouter,
     &DeadCode,
 ];

@@ -302,7 +302,7 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
     for (_, node) in g.nodes() {
         for (i, _) in node.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
             let role = match (&node.op, i) {
-                (Op::Linear, 1) => "a linear",
+                (Op::Linear, 1) | (Op::AltupPredict, 2) | (Op::AltupCorrect { .. }, 3) => "a linear",
                 (Op::Embedding, 0) => "an embedding",
                 // Each expert is a matrix of its own, which must begin with a block of rows.
                 (op, i) if op.expert_weights().is_some_and(|w| w.contains(&i)) => {
@@ -318,7 +318,14 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
                     }
                 }
                 (Op::Linear, _) => return choice(Storage::Plain, "a bias".into()),
-                (Op::RmsNorm { .. } | Op::LayerNorm { .. } | Op::NormRope { .. } | Op::NormAdd { .. }, _) => {
+                (
+                    Op::RmsNorm { .. }
+                    | Op::LayerNorm { .. }
+                    | Op::NormRope { .. }
+                    | Op::NormAdd { .. }
+                    | Op::NormGate { .. },
+                    _,
+                ) => {
                     return choice(Storage::Plain, "a norm".into());
                 }
                 (Op::Reshape { .. }, 0) if g.ty(v).shape.len() == 2 && becomes_convolution(g, node.outputs[0]) => {

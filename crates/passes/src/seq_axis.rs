@@ -248,9 +248,39 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
         }
         Op::RmsNorm { .. } | Op::LayerNorm { .. } => {
             constants(1)?;
-            keep(&[rank - 1])
+            // Weights of heads have the axis before, too.
+            let own = shape(node.inputs[1]).len().min(rank);
+            keep(&(rank - own..rank).collect::<Vec<_>>())
+        }
+        Op::Gated { .. } if node.inputs.len() == 2 && of(0) != of(1) => {
+            Err("the gate and what it is of belong to different positions".into())
         }
         Op::Gated { .. } => keep(&[rank - 1]),
+        Op::AltupPredict | Op::AltupCorrect { .. } => match (0..node.inputs.len() - 1).all(|i| of(i) == of(0)) {
+            true if of(0) == Along::Axis(1) || of(0) == Along::Constant => {
+                constants(node.inputs.len() - 1)?;
+                Ok(of(0))
+            }
+            _ => Err("streams and what changes them belong to different positions".into()),
+        },
+        Op::SliceAdd { axis, .. } => {
+            let lifted = match of(1) {
+                Along::Axis(x) => Along::Axis(x + rank - shape(node.inputs[1]).len()),
+                other => other,
+            };
+            match of(0) {
+                first if first == lifted || lifted == Along::Constant => keep(&[*axis]),
+                _ => Err("what is added belongs to other positions".into()),
+            }
+        }
+        Op::NormGate { .. } => {
+            constants(2)?;
+            if of(0) == of(1) {
+                keep(&[rank - 1])
+            } else {
+                Err("the norm and its gate belong to different positions".into())
+            }
+        }
         Op::Rope { .. } => match (of(0), of(1), of(2)) {
             (Along::Axis(1), Along::Axis(0), Along::Constant) => Ok(Along::Axis(1)),
             (Along::Constant, Along::Constant, Along::Constant) => Ok(Along::Constant),
@@ -312,6 +342,7 @@ fn step(g: &Graph, node: &Node, known: &[Along]) -> Result<Along, String> {
             }
         }
         Op::GatedDelta { .. } => {
+            constants(5)?;
             let first = of(0);
             if (1..5).any(|i| of(i) != first) {
                 return Err("only some of its operands have one element for each position".into());

@@ -55,7 +55,9 @@ fn above(g: &Graph, id: NodeId) -> Option<(Op, Vec<ValueId>, Vec<usize>)> {
         }
         // Of the last axis, where that stays the last.
         Op::RmsNorm { .. } | Op::LayerNorm { .. } => {
-            let stays = perm.last() == Some(&(perm.len() - 1)) && permuted(node.inputs[0]).is_some();
+            // Weights of heads have the axis before, too.
+            let own = g.ty(node.inputs[1]).shape.len().min(perm.len());
+            let stays = (perm.len() - own..perm.len()).all(|i| perm[i] == i) && permuted(node.inputs[0]).is_some();
             let inputs = [&[x], &node.inputs[1..]].concat();
             return stays.then(|| (node.op.clone(), inputs, perm));
         }

@@ -77,7 +77,13 @@ fn experts_of_one_row(biased: bool) -> Graph {
             y = b.add(y, bias)?;
         }
         let activation = cactus_ir::Activation::Silu;
-        let y = b.op(Op::Gated { activation }, &[y])?;
+        let y = b.op(
+            Op::Gated {
+                activation,
+                above: None,
+            },
+            &[y],
+        )?;
         let y = b.reshape(y, dims("seq 2 1"))?;
         let w = b.op(Op::Take { axis: 0 }, &[down, ids])?;
         let y = b.matmul(w, y)?;

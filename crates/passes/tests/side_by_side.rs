@@ -87,6 +87,258 @@ fn fuse_norm_add_takes_the_branch_on_either_side() {
     refused("fuse_norm_add", "another shape", &g);
 }
 
+/// A norm of heads and a gate that is made in another shape; `read_again` says whether the gate is read elsewhere too.
+fn gated_norm(b: &mut GraphBuilder, f: UnaryFn, read_again: bool) -> Result<ValueId> {
+    let (x, gate) = (input(b, "x", "batch seq 3 4"), input(b, "gate", "batch seq 12"));
+    let normed = norm(b, x, "norm", 4)?;
+    let active = b.unary(f, gate)?;
+    let heads = b.reshape(active, dims("batch seq 3 4"))?;
+    let y = b.mul(heads, normed)?;
+    match read_again {
+        true => b.add(y, heads),
+        false => Ok(y),
+    }
+}
+
+#[test]
+fn fuse_norm_gate_takes_a_gate_of_another_shape() {
+    check(
+        "fuse_norm_gate",
+        "heads",
+        1,
+        &graph(|b| gated_norm(b, UnaryFn::Silu, false)),
+    );
+    let again = graph(|b| gated_norm(b, UnaryFn::Silu, true));
+    refused("fuse_norm_gate", "used elsewhere", &again);
+    let other = graph(|b| gated_norm(b, UnaryFn::Sigmoid, false));
+    assert_eq!(run_pass("fuse_norm_gate", &other).0.to_string(), other.to_string());
+}
+
+#[test]
+fn fuse_conv_activation_takes_activations_alone() {
+    let convolved = |f, read_again| {
+        graph(|b| {
+            let (x, w) = (input(b, "x", "batch seq 4"), b.weight("taps", &[4, 3]));
+            let conv = Op::ShortConv {
+                activation: None,
+                state: None,
+            };
+            let y = b.op(conv, &[x, w])?;
+            let active = b.unary(f, y)?;
+            if read_again { b.add(active, y) } else { Ok(active) }
+        })
+    };
+    check("fuse_conv_activation", "silu", 1, &convolved(UnaryFn::Silu, false));
+    refused(
+        "fuse_conv_activation",
+        "is no activation",
+        &convolved(UnaryFn::Tanh, false),
+    );
+    refused(
+        "fuse_conv_activation",
+        "used elsewhere",
+        &convolved(UnaryFn::Silu, true),
+    );
+}
+
+/// The delta rule of two heads with what makes its decays and rates.
+#[derive(Clone, Copy, Default)]
+struct DeltaSteps {
+    /// Whether the bias is that of the linear before.
+    linear: bool,
+    /// What stands for the softplus.
+    f: Option<UnaryFn>,
+    /// Whether speeds are computed of an input.
+    computed: bool,
+}
+
+impl DeltaSteps {
+    fn graph(self) -> Graph {
+        graph(|b| {
+            let [q, k, v] = ["q", "k", "v"].map(|name| input(b, name, "batch seq 2 3"));
+            let (x, rate) = (input(b, "x", "batch seq 4"), input(b, "rate", "batch seq 2"));
+            let (w, bias, speed) = (b.weight("w", &[2, 4]), b.weight("bias", &[2]), b.weight("speed", &[2]));
+            let step = match self.linear {
+                true => b.linear(x, w, Some(bias))?,
+                false => {
+                    let y = b.linear(x, w, None)?;
+                    b.add(bias, y)?
+                }
+            };
+            let speed = if self.computed {
+                b.unary(UnaryFn::Neg, rate)?
+            } else {
+                speed
+            };
+            let step = b.unary(self.f.unwrap_or(UnaryFn::Softplus), step)?;
+            let decay = b.mul(step, speed)?;
+            let decay = b.unary(UnaryFn::Exp, decay)?;
+            let rate = b.unary(UnaryFn::Sigmoid, rate)?;
+            let rule = Op::GatedDelta {
+                steps: false,
+                state: None,
+            };
+            b.op(rule, &[q, k, v, decay, rate])
+        })
+    }
+}
+
+#[test]
+fn fuse_delta_steps_leaves_decays_and_rates_to_the_rule() {
+    let plain = DeltaSteps::default();
+    check("fuse_delta_steps", "sum", 1, &plain.graph());
+    let linear = DeltaSteps { linear: true, ..plain };
+    let (after, report) = run_pass("fuse_delta_steps", &linear.graph());
+    assert_eq!(report.fired_count("fuse_delta_steps"), 1, "{after}");
+    // The linear has lost its bias, which its sum rounds once more without.
+    let without_bias = after.nodes().any(|(_, n)| n.op == Op::Linear && n.inputs.len() == 2);
+    assert!(without_bias, "{after}");
+    let f = Some(UnaryFn::Silu);
+    refused("fuse_delta_steps", "no softplus", &DeltaSteps { f, ..plain }.graph());
+    let computed = DeltaSteps {
+        computed: true,
+        ..plain
+    };
+    refused("fuse_delta_steps", "no softplus", &computed.graph());
+}
+
+/// Three streams that are predicted, corrected, and of which two have something added, whatever axis counts them.
+#[derive(Clone, Copy, Default)]
+struct Streams {
+    /// Whether the first axis counts them, as in what is captured.
+    first: bool,
+    /// Whether each is taken out at last.
+    apart: bool,
+    /// Whether factors are those of something else than tangents.
+    other: bool,
+}
+
+impl Streams {
+    fn graph(self) -> Graph {
+        graph(|b| {
+            let [x, routes, later] = [
+                ("x", "batch seq 6"),
+                ("routes", "batch seq 3"),
+                ("later", "batch seq 3"),
+            ]
+            .map(|(name, sizes)| input(b, name, sizes));
+            let mut streams = Vec::new();
+            for f in [UnaryFn::Sin, UnaryFn::Cos, UnaryFn::Neg] {
+                let y = b.unary(f, x)?;
+                streams.push(b.reshape(y, dims(if self.first { "1 batch seq 6" } else { "batch seq 1 6" }))?);
+            }
+            let axis = if self.first { 0 } else { 2 };
+            let all = b.op(Op::Concat { axis }, &streams)?;
+            let factors = |b: &mut GraphBuilder, routes, name: &str, rows: usize| {
+                let y = b.unary(if self.other { UnaryFn::Sin } else { UnaryFn::Tanh }, routes)?;
+                let w = b.weight(name, &[rows, 3]);
+                b.linear(y, w, None)
+            };
+            let f = factors(b, routes, "predict", 9)?;
+            let mut f = b.reshape(f, dims("batch seq 3 3"))?;
+            let change = match self.first {
+                true => {
+                    let x = b.permute(all, &[1, 2, 3, 0])?;
+                    f = b.permute(f, &[0, 1, 3, 2])?;
+                    let y = b.matmul(x, f)?;
+                    b.permute(y, &[3, 0, 1, 2])?
+                }
+                false => b.matmul(f, all)?,
+            };
+            let all = b.add(change, all)?;
+            let part = |b: &mut GraphBuilder, all, start: usize, end: usize| {
+                let (start, end) = (Dim::known(start), Dim::known(end));
+                b.op(Op::Slice { axis, start, end }, &[all])
+            };
+            let stream = |b: &mut GraphBuilder, all, i: usize| {
+                let one = part(b, all, i, i + 1)?;
+                b.reshape(one, dims("batch seq 6"))
+            };
+            let active = stream(b, all, 1)?;
+            let worked = b.unary(UnaryFn::Exp, active)?;
+            let new = b.binary(BinaryFn::Sub, worked, active)?;
+            let f = factors(b, later, "correct", 3)?;
+            let one = b.scalar(1.0)?;
+            let mut f = b.add(f, one)?;
+            if self.first {
+                f = b.permute(f, &[2, 0, 1])?;
+            }
+            let f = b.reshape(f, dims(if self.first { "3 batch seq 1" } else { "batch seq 3 1" }))?;
+            let new = b.reshape(new, dims(if self.first { "1 batch seq 6" } else { "batch seq 1 6" }))?;
+            let change = b.mul(new, f)?;
+            let all = b.add(change, all)?;
+            let y = stream(b, all, 1)?;
+            let mut y = b.unary(UnaryFn::Sigmoid, y)?;
+            if !self.first {
+                y = b.reshape(y, dims("batch seq 1 6"))?;
+            }
+            let (first, others) = (part(b, all, 0, 1)?, part(b, all, 1, 3)?);
+            let others = b.add(others, y)?;
+            if self.apart {
+                let (a, c) = (stream(b, all, 0)?, stream(b, others, 1)?);
+                return b.mul(a, c);
+            }
+            let all = b.op(Op::Concat { axis }, &[first, others])?;
+            let (a, c) = (stream(b, all, 0)?, stream(b, all, 2)?);
+            b.mul(a, c)
+        })
+    }
+}
+
+#[test]
+fn fuse_altup_finds_updates_whatever_axis_counts_streams() {
+    let third = Streams::default();
+    let first = Streams { first: true, ..third };
+    check("fuse_altup", "third", 3, &third.graph());
+    // Streams are taken out where they come from, four of them.
+    check("fuse_altup", "first", 7, &first.graph());
+    let apart = Streams { apart: true, ..first };
+    for streams in [first, apart] {
+        let (after, report) = run_pass("fuse_altup", &streams.graph());
+        assert_eq!(report.fired_count("fuse_altup"), 7, "{report}");
+        let moves = after
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, Op::Permute { .. }))
+            .count();
+        assert_eq!(moves, 0, "{after}");
+        let given = inputs(&after, 1, 5);
+        assert_eq!(
+            output(&after, &streams.graph(), &given),
+            output(&streams.graph(), &streams.graph(), &given)
+        );
+    }
+    let other = Streams { other: true, ..third }.graph();
+    let (after, _) = run_pass("fuse_altup", &other);
+    assert!(
+        !after
+            .nodes()
+            .any(|(_, n)| matches!(n.op, Op::AltupPredict | Op::AltupCorrect { .. })),
+        "{after}"
+    );
+}
+
+#[test]
+fn fuse_norm_scale_takes_powers_of_two() {
+    let scaled = |factors: [f32; 2], read_again: bool| {
+        graph(|b| {
+            let x = input(b, "x", "batch seq 4");
+            let w = b.weight("norm", &[4]);
+            let norm = |b: &mut GraphBuilder, x| b.op(Op::RmsNorm { eps: 1e-6 }, &[x, w]);
+            let y = norm(b, x)?;
+            let again = b.scale(y, factors[0])?;
+            let z = b.unary(UnaryFn::Tanh, again)?;
+            let z = norm(b, z)?;
+            let z = b.scale(z, factors[1])?;
+            if read_again { b.add(z, y) } else { Ok(z) }
+        })
+    };
+    // Both norms have the same weight, and so the same scaled one.
+    check("fuse_norm_scale", "twice", 2, &scaled([0.25, 0.25], false));
+    refused("fuse_norm_scale", "no power of two", &scaled([0.3, -0.25], false));
+    let (after, report) = run_pass("fuse_norm_scale", &scaled([0.25, 2.0], true));
+    assert_eq!(report.fired_count("fuse_norm_scale"), 1, "{after}");
+}
+
 /// Ways of choosing two of four experts.
 #[derive(Clone, Copy, Default)]
 struct Router {

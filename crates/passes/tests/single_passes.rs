@@ -176,6 +176,27 @@ fn fuse_layer_norm_with_and_without_bias() {
 }
 
 #[test]
+fn fuse_layer_norm_takes_weights_of_heads() {
+    let of_heads = |weight: &[usize]| {
+        graph(|b| {
+            let x = input(b, "x", "batch seq 2 4");
+            let mean = b.reduce_last(ReduceFn::Mean, x)?;
+            let centered = b.binary(BinaryFn::Sub, x, mean)?;
+            let square = b.mul(centered, centered)?;
+            let variance = b.reduce_last(ReduceFn::Mean, square)?;
+            let variance = binary(b, BinaryFn::Add, variance, 1e-5)?;
+            let root = b.unary(UnaryFn::Rsqrt, variance)?;
+            let y = b.mul(root, centered)?;
+            let w = b.weight("weight", weight);
+            b.mul(w, y)
+        })
+    };
+    check("fuse_layer_norm", "heads", &of_heads(&[2, 4]));
+    let before = of_heads(&[2, 1]);
+    assert_eq!(run_pass("fuse_layer_norm", &before).0.to_string(), before.to_string());
+}
+
+#[test]
 fn fuse_rms_norm_in_every_order() {
     let g = graph(|b| {
         let x = input(b, "x", "batch seq 4");
@@ -484,6 +505,58 @@ fn fuse_gated_mlp_merges_linears_and_takes_slices() {
     check("fuse_gated_mlp", "three", &g);
 }
 
+/// Gates that are far above their mean, times values; `read_again` says whether the gates are read elsewhere too.
+fn few_gates(b: &mut GraphBuilder, read_again: bool) -> Result<ValueId> {
+    let x = input(b, "x", "batch seq 4");
+    let (gate, up) = (b.weight("mlp.gate.weight", &[6, 4]), b.weight("mlp.up.weight", &[6, 4]));
+    let gate = b.linear(x, gate, None)?;
+    let mean = b.reduce_last(ReduceFn::Mean, gate)?;
+    let off = b.binary(BinaryFn::Sub, gate, mean)?;
+    let squared = b.mul(off, off)?;
+    let variance = b.reduce_last(ReduceFn::Mean, squared)?;
+    let deviation = b.unary(UnaryFn::Sqrt, variance)?;
+    let margin = b.scale(deviation, 0.5)?;
+    let least = b.add(mean, margin)?;
+    let rest = b.binary(BinaryFn::Sub, gate, least)?;
+    let few = b.unary(UnaryFn::Relu, rest)?;
+    let active = b.unary(UnaryFn::GeluTanh, few)?;
+    let up = b.linear(x, up, None)?;
+    let y = b.mul(active, up)?;
+    if read_again { b.add(y, gate) } else { Ok(y) }
+}
+
+#[test]
+fn fuse_gated_mlp_finds_units_of_the_largest_gates() {
+    check("fuse_gated_mlp", "few", &graph(|b| few_gates(b, false)));
+    let (after, report) = run_pass("fuse_gated_mlp", &graph(|b| few_gates(b, true)));
+    assert_eq!(report.fired_count("fuse_gated_mlp"), 0, "{after}");
+}
+
+#[test]
+fn fuse_gate_takes_values_that_lie_apart() {
+    let gates = |of: &str, read_again: bool| {
+        graph(|b| {
+            let (gate, x) = (input(b, "gate", of), input(b, "x", "batch seq 4"));
+            let active = b.unary(UnaryFn::GeluTanh, gate)?;
+            let y = b.mul(x, active)?;
+            if read_again { b.add(y, active) } else { Ok(y) }
+        })
+    };
+    check("fuse_gate", "apart", &gates("batch seq 4", false));
+    for (of, read_again, why) in [
+        ("batch seq 1", false, "differ in shape"),
+        ("batch seq 4", true, "used elsewhere"),
+    ] {
+        let before = gates(of, read_again);
+        let (after, report) = run_pass("fuse_gate", &before);
+        assert_eq!(after.to_string(), before.to_string());
+        assert!(
+            report.misses("fuse_gate").any(|(_, reason)| reason.contains(why)),
+            "{report}"
+        );
+    }
+}
+
 /// Two of three experts for each row, as PyTorch's `bmm` over indexed weights computes them.
 fn chosen_experts(b: &mut GraphBuilder, x: ValueId, ids: ValueId, shares: ValueId) -> Result<ValueId> {
     let twice = |last: usize| -> Result<Vec<Dim>> { Ok(vec![Dim::symbol(SEQ).times(2)?, Dim::known(last)]) };
@@ -499,6 +572,7 @@ fn chosen_experts(b: &mut GraphBuilder, x: ValueId, ids: ValueId, shares: ValueI
     let y = b.op(
         Op::Gated {
             activation: cactus_ir::Activation::Silu,
+            above: None,
         },
         &[y],
     )?;
@@ -622,7 +696,13 @@ fn insert_states_continues_a_sequence() {
         let y = b.op(attention(true, None), &[y, q, k])?;
         let y = b.reshape(y, dims("batch seq 4"))?;
         let w = b.weight("taps", &[4, 3]);
-        let y = b.op(Op::ShortConv { state: None }, &[y, w])?;
+        let y = b.op(
+            Op::ShortConv {
+                activation: None,
+                state: None,
+            },
+            &[y, w],
+        )?;
         // A learned position, and sums that stay within one.
         let table = b.weight("positions", &[16, 4]);
         let p = b.embedding(table, positions)?;

@@ -1,7 +1,8 @@
 //! One operation on concrete tensors.
 
 use crate::{
-    Error, ErrorKind, Result, attention, elementwise, fused, index, linear, recurrent, reduce, routed, shape, windows,
+    Error, ErrorKind, Result, attention, elementwise, fused, index, linear, recurrent, reduce, routed, shape, streams,
+    windows,
 };
 use cactus_ir::{BinaryFn, Bindings, Dim, Op, TensorType, infer};
 use cactus_tensor::Tensor;
@@ -102,7 +103,7 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
         Op::Pool(attrs) => windows::pool(attrs, arg(0), &sizes(&ty.shape)),
         Op::Lstm { reverse } => recurrent::lstm(*reverse, arg(0), arg(1), arg(2), arg(3)),
         Op::Gru { reverse } => recurrent::gru(*reverse, arg(0), arg(1), arg(2), arg(3)),
-        Op::GatedDelta { .. } => Ok(recurrent::gated_delta([0, 1, 2, 3, 4].map(arg), past.carried)?.0),
+        Op::GatedDelta { .. } => Ok(recurrent::gated_delta(inputs, past.carried)?.0),
         Op::RmsNorm { eps } => fused::rms_norm(arg(0), arg(1), *eps),
         Op::LayerNorm { eps } => fused::layer_norm(arg(0), arg(1), optional(2), *eps),
         Op::Rope { scale, interleaved } => fused::rope(arg(0), arg(1), arg(2), *scale, *interleaved),
@@ -110,8 +111,15 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
             fused::rope(&fused::rms_norm(arg(0), arg(1), *eps)?, arg(2), arg(3), *scale, false)
         }
         Op::NormAdd { eps } => elementwise::binary(BinaryFn::Add, arg(0), &fused::rms_norm(arg(1), arg(2), *eps)?),
+        Op::NormGate { eps, activation } => {
+            let gate = fused::activated(Some(*activation), arg(1).clone())?;
+            elementwise::binary(BinaryFn::Mul, &fused::rms_norm(arg(0), arg(2), *eps)?, &gate)
+        }
+        Op::AltupPredict => streams::predicted(arg(0), arg(1), arg(2)),
+        Op::AltupCorrect { active } => streams::corrected(arg(0), arg(1), arg(2), arg(3), *active),
+        Op::SliceAdd { axis, start, end } => streams::slice_add(arg(0), arg(1), *axis, [*start, *end]),
         Op::Attention(attrs) => attention::attention(attrs, inputs, past.positions),
-        Op::Gated { activation } => fused::gated(*activation, arg(0)),
+        Op::Gated { activation, above } => fused::gated(*activation, *above, inputs),
         Op::Experts { activation } => {
             let biases = op.expert_biases(inputs.len()).map(|at| at.map(arg));
             fused::experts(*activation, [0, 1, 2, 3, 4].map(arg), biases)
@@ -121,7 +129,10 @@ pub(crate) fn eval_with(op: &Op, inputs: &[&Tensor], bindings: &Bindings, past: 
             let biases = route.biases_operands().map(|at| at.map(arg));
             fused::experts(*activation, [arg(0), &ids, &shares, arg(2), arg(3)], biases)
         }
-        Op::ShortConv { .. } => fused::short_conv(arg(0), arg(1), optional(2), past.conv_rows),
+        Op::ShortConv { activation, .. } => {
+            let y = fused::short_conv(arg(0), arg(1), optional(2), past.conv_rows)?;
+            fused::activated(*activation, y)
+        }
         other => Err(Error::new(
             ErrorKind::Unsupported,
             format!("{} is not supported", other.mnemonic()),

@@ -16,11 +16,14 @@ pub(crate) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> 
     })
 }
 
-/// `(x - mean) / sqrt(variance + eps) * weight + bias` along the last axis.
+/// `(x - mean) / sqrt(variance + eps) * weight + bias` along the last axis; weight and bias may differ from head to head.
 pub(crate) fn layer_norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, eps: f32) -> Result<Tensor> {
+    let n = x.shape().last().copied().unwrap_or(0);
     let weight = weight.as_f32()?;
     let bias = bias.map(Tensor::as_f32).transpose()?;
-    rows(x, weight.len(), |row, out| {
+    rows(x, n, |row, out| {
+        let head = out.len() % weight.len();
+        let (weight, bias) = (&weight[head..][..n], bias.map(|b| &b[head..][..n]));
         let mean = row.iter().sum::<f64>() / row.len() as f64;
         let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / row.len() as f64;
         let factor = 1.0 / (variance + f64::from(eps)).sqrt();
@@ -79,26 +82,63 @@ pub(crate) fn rope(x: &Tensor, positions: &Tensor, freq: &Tensor, scale: f32, in
     Ok(Tensor::from_f32(x.shape(), out)?)
 }
 
-/// `activation(first half) * second half` of the last axis.
-pub(crate) fn gated(f: Activation, x: &Tensor) -> Result<Tensor> {
-    let mut shape = x.shape().to_vec();
-    let width = shape.pop().unwrap_or(0);
-    let half = width / 2;
-    shape.push(half);
+/// `activation(x)`, or `x` where there is none.
+pub(crate) fn activated(f: Option<Activation>, x: Tensor) -> Result<Tensor> {
+    let Some(f) = f else { return Ok(x) };
+    match f.unary() {
+        Some(f) => elementwise::unary(f, &x),
+        None => Err(unsupported(f)),
+    }
+}
+
+fn unsupported(f: Activation) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("activation {f:?} is not supported"))
+}
+
+/// `activation(gate) * up`, of two operands or of the halves of one.
+pub(crate) fn gated(f: Activation, above: Option<f32>, operands: &[&Tensor]) -> Result<Tensor> {
+    let mut shape = operands[0].shape().to_vec();
+    let mut n = shape.pop().unwrap_or(0);
+    n /= 3 - operands.len();
+    shape.push(n);
     let mut out = Vec::new();
-    if width > 0 {
-        for row in x.as_f32()?.chunks(width) {
-            let (gate, up) = row.split_at(half);
-            for (&g, &u) in gate.iter().zip(up) {
-                let y = elementwise::gated(f, g.into(), u.into()).ok_or_else(|| {
-                    let what = format!("activation {f:?} is not supported");
-                    Error::new(ErrorKind::Unsupported, what)
-                })?;
-                out.push(y as f32);
+    let mut row = |gate: &[f32], up: &[f32]| {
+        let mut gate: Vec<f64> = gate.iter().map(|&g| g.into()).collect();
+        if let Some(above) = above {
+            keep_above(above.into(), &mut gate);
+        }
+        for (&g, &u) in gate.iter().zip(up) {
+            let y = elementwise::gated(f, g, u.into()).ok_or_else(|| unsupported(f))?;
+            out.push(y as f32);
+        }
+        Ok::<_, Error>(())
+    };
+    match operands {
+        _ if n == 0 => {}
+        [gate, up] => {
+            for (gate, up) in gate.as_f32()?.chunks(n).zip(up.as_f32()?.chunks(n)) {
+                row(gate, up)?;
+            }
+        }
+        _ => {
+            for halves in operands[0].as_f32()?.chunks(2 * n) {
+                let (gate, up) = halves.split_at(n);
+                row(gate, up)?;
             }
         }
     }
     Ok(Tensor::from_f32(shape, out)?)
+}
+
+/// By how much numbers are more than `above` standard deviations over their mean; 0 where they are not.
+fn keep_above(above: f64, x: &mut [f64]) {
+    let mean = x.iter().sum::<f64>() / x.len() as f64;
+    let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / x.len() as f64;
+    let least = mean + above * variance.sqrt();
+    for v in x {
+        let rest = *v - least;
+        *v = if rest.is_nan() { rest } else { rest.max(0.0) };
+    }
 }
 
 /// Gated units chosen for each row: `[x, ids, shares, gate_up, down]`, perhaps with biases of `gate_up` and `down`.
@@ -131,10 +171,7 @@ pub(crate) fn experts(
             };
             let mut hidden = Vec::with_capacity(m);
             for i in 0..m {
-                let unit = elementwise::gated(f, line(i), line(m + i)).ok_or_else(|| {
-                    let what = format!("activation {f:?} is not supported");
-                    Error::new(ErrorKind::Unsupported, what)
-                })?;
+                let unit = elementwise::gated(f, line(i), line(m + i)).ok_or_else(|| unsupported(f))?;
                 hidden.push(unit as f32);
             }
             for (i, s) in sum.iter_mut().enumerate() {

@@ -292,10 +292,7 @@ fn eval_node(node: &Node, operands: &[&Tensor], bindings: &Bindings, states: &mu
             };
             // Checks the operands too.
             let out = eval_with(&node.op, operands, bindings, past)?;
-            let &[q, k, v, decay, rate] = operands else {
-                return Err(fail("needs five operands".into()));
-            };
-            let (_, after) = recurrent::gated_delta([q, k, v, decay, rate], Some(&before))?;
+            let (_, after) = recurrent::gated_delta(operands, Some(&before))?;
             if after.len() != before.len() {
                 return Err(fail("has another size than the operation needs".into()));
             }

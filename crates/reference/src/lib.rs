@@ -23,6 +23,7 @@ mod reduce;
 mod routed;
 mod shape;
 mod states;
+mod streams;
 mod weights;
 mod windows;
 

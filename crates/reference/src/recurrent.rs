@@ -1,7 +1,8 @@
 //! Recurrent layers, step by step. Sums run in `f64`, what a step hands on is `f32`.
 
-use crate::Result;
 use crate::linear::dot;
+use crate::{Error, ErrorKind, Result, elementwise};
+use cactus_ir::{BinaryFn, UnaryFn};
 use cactus_tensor::Tensor;
 
 fn sigmoid(x: f64) -> f64 {
@@ -63,12 +64,30 @@ pub(crate) fn gru(reverse: bool, gates: &Tensor, w: &Tensor, bias: &Tensor, h0: 
     Ok(Tensor::from_f32([len, batch, h], out)?)
 }
 
-/// Of `[q, k, v, decay, rate]` the result, and the matrices `[batch, heads, keys, values]` after the last position; they
-/// begin as `before`, or zero.
-pub(crate) fn gated_delta([q, k, v, decay, rate]: [&Tensor; 5], before: Option<&[f32]>) -> Result<(Tensor, Vec<f32>)> {
+/// Of `[q, k, v, decay, rate]`, or `[q, k, v, step, rate, speed, bias]`, the result, and the matrices `[batch, heads, keys, values]` after the
+/// last position; they begin as `before`, or zero.
+pub(crate) fn gated_delta(operands: &[&Tensor], before: Option<&[f32]>) -> Result<(Tensor, Vec<f32>)> {
+    match *operands {
+        [q, k, v, decay, rate] => delta_rule([q, k, v, decay, rate], before),
+        [q, k, v, step, rate, speed, bias] => {
+            let step = elementwise::binary(BinaryFn::Add, step, bias)?;
+            let step = elementwise::unary(UnaryFn::Softplus, &step)?;
+            let decay = elementwise::binary(BinaryFn::Mul, &step, speed)?;
+            let decay = elementwise::unary(UnaryFn::Exp, &decay)?;
+            let rate = elementwise::unary(UnaryFn::Sigmoid, rate)?;
+            delta_rule([q, k, v, &decay, &rate], before)
+        }
+        _ => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("expected 5 or 7 operands, found {}", operands.len()),
+        )),
+    }
+}
+
+fn delta_rule([q, k, v, decay, rate]: [&Tensor; 5], before: Option<&[f32]>) -> Result<(Tensor, Vec<f32>)> {
     let (&[batch, len, key_heads, keys], &[_, _, heads, values]) = (q.shape(), v.shape()) else {
-        return Err(crate::Error::new(
-            crate::ErrorKind::Unsupported,
+        return Err(Error::new(
+            ErrorKind::Unsupported,
             "queries and values have four axes".to_owned(),
         ));
     };

@@ -50,6 +50,7 @@ pub fn eval_weight_expr(expr: &WeightExpr, source: &dyn WeightSource) -> Result<
         }
         WeightExpr::Add { x, y } => of_two(BinaryFn::Add, x, y, source),
         WeightExpr::Mul { x, y } => of_two(BinaryFn::Mul, x, y, source),
+        WeightExpr::Exp { x } => elementwise::unary(UnaryFn::Exp, &eval_weight_expr(x, source)?),
         WeightExpr::Rsqrt { x } => elementwise::unary(UnaryFn::Rsqrt, &eval_weight_expr(x, source)?),
         WeightExpr::Reshape { x, shape } => eval_weight_expr(x, source)?
             .reshaped(shape.as_slice())

@@ -61,7 +61,11 @@ fn mixer(stateful: bool, window: Option<usize>) -> Graph {
             let y = b.reshape(y, hidden(8).shape)?;
             let w = b.weight("conv", &[8, 3]);
             let state = stateful.then(|| "conv".into());
-            b.op(Op::ShortConv { state }, &[y, w])
+            let conv = Op::ShortConv {
+                activation: None,
+                state,
+            };
+            b.op(conv, &[y, w])
         })
         .unwrap();
     b.output("y", y);

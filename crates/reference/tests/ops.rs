@@ -497,6 +497,161 @@ fn attention_masks_groups_and_caps() {
     assert_close(&capped, &f32s(&[1, 1, 1, 1], &[(e / (1.0 + e)) as f32]), 1e-6, "capped");
 }
 
+fn gated(activation: Activation) -> Op {
+    Op::Gated {
+        activation,
+        above: None,
+    }
+}
+
+/// One operation and the same in several, which round alike.
+#[test]
+fn operations_with_a_gate_are_what_they_are_made_of() {
+    let x = f32s(&[1, 2, 3], &[0.5, -1.0, 2.0, 3.0, 0.25, -4.0]);
+    let gate = f32s(&[1, 2, 3], &[1.0, -2.0, 0.5, 0.0, 3.0, -0.75]);
+    let weight = f32s(&[3], &[1.0, -0.5, 2.0]);
+    let unary = |f, x: &Tensor| eval(&Op::Unary { f }, &[x]).unwrap();
+    let binary = |f, a: &Tensor, b: &Tensor| eval(&Op::Binary { f }, &[a, b]).unwrap();
+    let activation = Activation::Silu;
+    let norm_gate = Op::NormGate { eps: 1e-5, activation };
+    let normed = eval(&Op::RmsNorm { eps: 1e-5 }, &[&x, &weight]).unwrap();
+    let want = binary(BinaryFn::Mul, &normed, &unary(UnaryFn::Silu, &gate));
+    assert_eq!(eval(&norm_gate, &[&x, &gate, &weight]).unwrap(), want);
+    let conv = |activation| Op::ShortConv {
+        activation,
+        state: None,
+    };
+    let taps = f32s(&[3, 2], &[1.0, 2.0, 3.0, 4.0, -1.0, 0.5]);
+    let want = unary(UnaryFn::Silu, &eval(&conv(None), &[&x, &taps]).unwrap());
+    assert_eq!(eval(&conv(Some(activation)), &[&x, &taps]).unwrap(), want);
+    // Of two values as of their halves.
+    let both = eval(&Op::Concat { axis: 2 }, &[&gate, &x]).unwrap();
+    let of_halves = eval(&gated(activation), &[&both]).unwrap();
+    assert_eq!(eval(&gated(activation), &[&gate, &x]).unwrap(), of_halves);
+}
+
+#[test]
+fn gated_of_few_keeps_what_is_far_above_the_mean() {
+    // The mean is 1, the standard deviation 2.
+    let gate = f32s(&[1, 4], &[-1.0, -1.0, 3.0, 3.0]);
+    let up = f32s(&[1, 4], &[5.0, 6.0, 7.0, 8.0]);
+    for (above, want) in [
+        (0.5, [0.0, 0.0, 7.0, 8.0]),
+        (2.0, [0.0; 4]),
+        (-1.5, [5.0, 6.0, 35.0, 40.0]),
+    ] {
+        let few = Op::Gated {
+            activation: Activation::Relu,
+            above: Some(above),
+        };
+        assert_eq!(eval(&few, &[&gate, &up]).unwrap(), f32s(&[1, 4], &want), "{above}");
+        let both = eval(&Op::Concat { axis: 1 }, &[&gate, &up]).unwrap();
+        assert_eq!(eval(&few, &[&both]).unwrap(), f32s(&[1, 4], &want), "{above}");
+    }
+}
+
+#[test]
+fn gated_delta_of_steps_makes_decays_and_rates() {
+    let x = f32s(&[1, 2, 1, 2], &[0.5, -1.0, 2.0, 3.0]);
+    let (step, rate) = (f32s(&[1, 2, 1], &[0.3, -2.0]), f32s(&[1, 2, 1], &[1.5, -0.5]));
+    let (speed, bias) = (f32s(&[1], &[-0.7]), f32s(&[1], &[0.1]));
+    let unary = |f, x: &Tensor| eval(&Op::Unary { f }, &[x]).unwrap();
+    let binary = |f, a: &Tensor, b: &Tensor| eval(&Op::Binary { f }, &[a, b]).unwrap();
+    let decay = unary(UnaryFn::Softplus, &binary(BinaryFn::Add, &step, &bias));
+    let decay = unary(UnaryFn::Exp, &binary(BinaryFn::Mul, &decay, &speed));
+    let rule = |steps| Op::GatedDelta { steps, state: None };
+    let want = eval(&rule(false), &[&x, &x, &x, &decay, &unary(UnaryFn::Sigmoid, &rate)]).unwrap();
+    let operands = [&x, &x, &x, &step, &rate, &speed, &bias];
+    assert_eq!(eval(&rule(true), &operands).unwrap(), want);
+    // Neither may be missing, and what has decays takes none.
+    assert_eq!(eval(&rule(true), &operands[..5]).unwrap_err().kind(), ErrorKind::Type);
+    assert_eq!(eval(&rule(false), &operands).unwrap_err().kind(), ErrorKind::Type);
+}
+
+#[test]
+fn alternating_updates_match_hand_computed_values() {
+    // Two streams of one position, whose routes are so far out that their tanh is 1 and -1.
+    let streams = f32s(&[1, 1, 2, 2], &[1.0, 2.0, 10.0, 20.0]);
+    let routes = f32s(&[1, 1, 2], &[40.0, -40.0]);
+    // Factors 1 - 0.5, 0 - 1, 2 - 0, 0 - 0.
+    let factors = f32s(&[4, 2], &[1.0, 0.5, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0]);
+    let want = f32s(&[1, 1, 2, 2], &[1.0 + 0.5 - 10.0, 2.0 + 1.0 - 20.0, 12.0, 24.0]);
+    assert_eq!(eval(&Op::AltupPredict, &[&streams, &routes, &factors]).unwrap(), want);
+    // Factors 1 and -0.5 of what the second stream changed by.
+    let factors = f32s(&[2, 2], &[1.0, 0.0, 0.5, 1.0]);
+    let x = f32s(&[1, 1, 2], &[14.0, 12.0]);
+    let correct = |active| Op::AltupCorrect { active };
+    let want = f32s(&[1, 1, 2, 2], &[1.0 + 8.0, 2.0 - 16.0, 10.0 + 2.0, 20.0 - 4.0]);
+    assert_eq!(eval(&correct(1), &[&streams, &x, &routes, &factors]).unwrap(), want);
+    let add = |start, end| Op::SliceAdd { axis: 2, start, end };
+    let want = f32s(&[1, 1, 2, 2], &[1.0, 2.0, 24.0, 32.0]);
+    let y = x.clone().reshaped([1, 1, 1, 2]).unwrap();
+    assert_eq!(eval(&add(1, 2), &[&streams, &y]).unwrap(), want);
+    assert_eq!(
+        eval(&add(1, 1), &[&streams, &f32s(&[2], &[1.0, 1.0])]).unwrap(),
+        streams
+    );
+    let misfits: [(Op, Vec<&Tensor>); 6] = [
+        (Op::AltupPredict, vec![&streams, &routes, &factors]),
+        (correct(2), vec![&streams, &x, &routes, &factors]),
+        (correct(1), vec![&streams, &routes, &x, &streams]),
+        (add(1, 3), vec![&streams, &y]),
+        (add(2, 1), vec![&streams, &y]),
+        (add(0, 1), vec![&x, &streams]),
+    ];
+    for (op, operands) in misfits {
+        assert_eq!(eval(&op, &operands).unwrap_err().kind(), ErrorKind::Type, "{op:?}");
+    }
+}
+
+#[test]
+fn layer_norm_has_weights_of_heads() {
+    let x = f32s(&[1, 2, 2, 2], &[1.0, 3.0, -1.0, 5.0, 4.0, 0.0, 2.0, 2.5]);
+    let (weight, bias) = (
+        f32s(&[2, 2], &[1.0, 2.0, 3.0, 4.0]),
+        f32s(&[2, 2], &[0.5, 0.0, -1.0, 1.0]),
+    );
+    let op = Op::LayerNorm { eps: 1e-5 };
+    let all = eval(&op, &[&x, &weight, &bias]).unwrap();
+    for head in 0..2 {
+        let part = |x: &Tensor, axis: usize| {
+            let (start, end) = (Dim::known(head), Dim::known(head + 1));
+            eval(&Op::Slice { axis, start, end }, &[x]).unwrap()
+        };
+        let own = [&weight, &bias].map(|w| part(w, 0).reshaped([2]).unwrap());
+        let want = eval(&op, &[&part(&x, 2), &own[0], &own[1]]).unwrap();
+        assert_eq!(part(&all, 2), want, "{head}");
+    }
+    let other = f32s(&[2], &[1.0, 1.0]);
+    assert_eq!(eval(&op, &[&x, &weight, &other]).unwrap_err().kind(), ErrorKind::Type);
+}
+
+#[test]
+fn gates_that_do_not_fit_are_type_errors() {
+    let (x, other, weight) = (count(&[1, 2, 4]), count(&[1, 2, 2]), count(&[4]));
+    let (activation, state, taps) = (Activation::Silu, None, count(&[4, 3]));
+    let clamped = Activation::ClampedSwish;
+    let conv = Op::ShortConv {
+        activation: Some(clamped),
+        state,
+    };
+    let cases: [(Op, Vec<&Tensor>); 4] = [
+        (gated(activation), vec![&x, &other]),
+        (Op::NormGate { eps: 1e-5, activation }, vec![&x, &other, &weight]),
+        (
+            Op::NormGate {
+                eps: 1e-5,
+                activation: clamped,
+            },
+            vec![&x, &x, &weight],
+        ),
+        (conv, vec![&x, &taps]),
+    ];
+    for (op, operands) in cases {
+        assert_eq!(eval(&op, &operands).unwrap_err().kind(), ErrorKind::Type, "{op:?}");
+    }
+}
+
 #[test]
 fn gated_and_short_conv_match_hand_computed_values() {
     let x = f32s(&[1, 4], &[1.0, -1.0, 2.0, 3.0]);
@@ -508,18 +663,21 @@ fn gated_and_short_conv_match_hand_computed_values() {
         (Activation::ClampedSwish, [3.0 * 0.845_795_8, -4.0 * 0.154_204_2]),
     ];
     for (activation, want) in cases {
-        let y = eval(&Op::Gated { activation }, &[&x]).unwrap();
+        let y = eval(&gated(activation), &[&x]).unwrap();
         assert_close(&y, &f32s(&[1, 2], &want), 1e-6, &format!("{activation:?}"));
     }
     // Both halves are cut: at 7, and at -7 and 7.
     let x = f32s(&[1, 6], &[9.0, 9.0, -90.0, 8.0, -8.0, 2.0]);
     let activation = Activation::ClampedSwish;
-    let y = eval(&Op::Gated { activation }, &[&x]).unwrap();
+    let y = eval(&gated(activation), &[&x]).unwrap();
     let seven = 7.0 * 0.999_993_3;
     assert_close(&y, &f32s(&[1, 3], &[8.0 * seven, -6.0 * seven, 0.0]), 1e-5, "cut");
     let x = f32s(&[1, 3, 2], &[1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);
     let w = f32s(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
-    let op = Op::ShortConv { state: None };
+    let op = Op::ShortConv {
+        activation: None,
+        state: None,
+    };
     let y = eval(&op, &[&x, &w]).unwrap();
     assert_eq!(y, f32s(&[1, 3, 2], &[2.0, 40.0, 5.0, 110.0, 8.0, 180.0]));
     let y = eval(&op, &[&x, &w, &f32s(&[2], &[0.5, -0.5])]).unwrap();
@@ -553,6 +711,7 @@ fn misfits_are_errors_of_the_right_kind() {
         ),
         (
             Op::ShortConv {
+                activation: None,
                 state: Some("c".into()),
             },
             vec![&x],

@@ -1,9 +1,12 @@
 //! Execution of the steps of a program for the rows of one call.
 
 mod experts;
+mod gates;
 mod given;
 mod rows;
+mod streams;
 
+use crate::gates::layer_norm_heads;
 use crate::grids::AXES;
 use crate::observe::{Observed, Observer, Replaced, values};
 use crate::pages;
@@ -400,6 +403,21 @@ impl Call<'_> {
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
                 exec.layer_norm(floats(xs), w, b, *eps, n, x.width, floats(os));
             }
+            Kind::LayerNormHeads {
+                x,
+                head_dim,
+                weight,
+                bias,
+                eps,
+                out,
+            } => {
+                let (w, b) = (self.program.vector(*weight), bias.map(|b| self.program.vector(b)));
+                let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.span(*out, x.width, rows)]);
+                let source = floats(xs);
+                for (i, row) in floats(os).chunks_exact_mut(x.width.max(1)).enumerate() {
+                    layer_norm_heads(exec, row_of(source, *x, i), w, b, (*eps, *head_dim), row);
+                }
+            }
             Kind::Quantize { x, out } => {
                 let [xs, os] = parts(self.arena, [self.view_span(*x, rows), self.whole(*out)]);
                 let mut q = QuantizedRows::new(os, n, x.width);
@@ -523,26 +541,12 @@ impl Call<'_> {
                 exec.attention(layout, kv, runs, &attention, qs, q.stride, floats(os));
             }
             Kind::CrossAttention { .. } => self.cross_attention(kind, rows)?,
-            Kind::ShortConv {
-                state,
-                x,
-                weight,
-                bias,
-                out,
-            } => {
-                let w = self.program.vector(*weight);
-                let b = bias.map(|b| self.program.vector(b));
-                for run in self.runs.iter_mut() {
-                    let at = |v: View| {
-                        let at = self.lowered.offsets[v.buffer];
-                        at + run.rows.start * v.stride * 4..at + run.rows.end * v.stride * 4
-                    };
-                    let memory = floats(&mut run.carried[*state]);
-                    let [xs, os] = parts(self.arena, [at(*x), at(View::of(*out, x.width))]);
-                    let xs = &floats(xs)[x.offset..];
-                    exec.short_conv(xs, x.stride, w, b, memory, run.rows.len(), x.width, floats(os));
-                }
+            Kind::ShortConv { .. } => self.short_conv(kind),
+            Kind::AltupPredict { .. } | Kind::AltupCorrect { .. } | Kind::AddToEach { .. } => {
+                self.streams(kind, rows)?
             }
+            Kind::Decays { .. } => self.decays(kind, rows),
+            Kind::GatedRows { .. } => self.gated_rows(kind, rows),
             Kind::GatedDelta { .. } => self.gated_delta(kind)?,
             Kind::Experts(step) => self.experts(step, rows)?,
             Kind::Island {

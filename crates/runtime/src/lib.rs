@@ -19,6 +19,7 @@ mod execute;
 mod execution;
 mod experts;
 mod function;
+mod gates;
 mod grids;
 mod kernel_names;
 mod logits;
@@ -32,6 +33,7 @@ mod saved;
 mod sharing;
 mod state;
 mod step;
+mod streams;
 
 pub use batch::{Batch, Capacity, EachRow, MediaRows, Part, SequenceId, Wanted};
 pub use cactus_kernels::KvDType;

@@ -13,12 +13,14 @@
 
 mod elementwise;
 mod experts;
+mod gates;
 mod given;
 mod head;
 mod island;
 mod media;
 mod norms;
 mod products;
+mod streams;
 
 use crate::function::Island;
 use crate::memory::{Request, plan};
@@ -245,6 +247,7 @@ impl Lowerer<'_> {
             | Kind::Gated { x, out, .. }
             | Kind::GatedQuantize { x, out, .. }
             | Kind::LayerNorm { x, out, .. }
+            | Kind::LayerNormHeads { x, out, .. }
             | Kind::Quantize { x, out }
             | Kind::Rotate { x, out }
             | Kind::Copy { x, out }
@@ -274,6 +277,25 @@ impl Lowerer<'_> {
                 touched.extend([q, k, v, decay, rate].map(|x| x.buffer));
                 touched.push(*out);
             }
+            Kind::Decays {
+                step,
+                rate,
+                decay,
+                learned,
+                ..
+            } => touched.extend([step.buffer, rate.buffer, *decay, *learned]),
+            Kind::GatedRows {
+                gate, up, scratch, out, ..
+            } => touched.extend([gate.buffer, up.buffer, *scratch, *out]),
+            Kind::AltupPredict { x, routes, scratch, .. } => touched.extend([x.buffer, routes.buffer, *scratch]),
+            Kind::AltupCorrect {
+                x,
+                new,
+                routes,
+                scratch,
+                ..
+            } => touched.extend([x.buffer, new.buffer, routes.buffer, *scratch]),
+            Kind::AddToEach { x, y } => touched.extend([x.buffer, y.buffer]),
             Kind::CrossAttention { q, out, .. } => touched.extend([q.buffer, *out]),
             Kind::Attention { q, new, out, .. } => {
                 touched.extend([q.buffer, *out]);
@@ -511,26 +533,7 @@ impl Lowerer<'_> {
             Op::Reshape { .. } | Op::Slice { .. } if self.places.contains_key(&out) => Ok(()),
             Op::Reshape { .. } if self.merged.remove(&id).is_some() => Ok(()),
             Op::RmsNorm { eps } => self.rms_norm(node, *eps),
-            Op::LayerNorm { eps } => {
-                let view = self.whole(node, node.inputs[0])?;
-                if self.graph.ty(out).shape.len() != 3 {
-                    return self.fail(node, "expected a norm over whole rows");
-                }
-                let weight = self.vector(node, node.inputs[1])?;
-                let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
-                let buffer = self.fresh(node, out, view.width)?;
-                self.push(
-                    node,
-                    Kind::LayerNorm {
-                        x: view,
-                        weight,
-                        bias,
-                        eps: *eps,
-                        out: buffer,
-                    },
-                );
-                Ok(())
-            }
+            Op::LayerNorm { eps } => self.layer_norm(node, *eps),
             Op::Rope { scale, interleaved } => self.rope(node, *scale, *interleaved),
             Op::NormRope { eps, scale } => self.norm_rope(node, *eps, *scale),
             Op::NormAdd { eps } => self.norm_add(id, node, *eps),
@@ -568,73 +571,16 @@ impl Lowerer<'_> {
                 self.push(node, kind);
                 Ok(())
             }
-            Op::GatedDelta { state: Some(state) } => {
-                let state = self.state_index(node, state)?;
-                let mut operands = Vec::new();
-                for &v in &node.inputs {
-                    operands.push(self.view(node, v)?);
-                }
-                let [q, k, v, decay, rate] = operands[..] else {
-                    return self.fail(node, "expected five operands");
-                };
-                let heads = |v: ValueId| self.graph.ty(v).shape[2].as_known().unwrap_or(0);
-                let (heads, key_heads) = (heads(out), heads(node.inputs[0]));
-                let out = self.fresh(node, out, v.width)?;
-                let kind = Kind::GatedDelta {
-                    state,
-                    q,
-                    k,
-                    v,
-                    decay,
-                    rate,
-                    heads,
-                    key_heads,
-                    out,
-                };
-                self.push(node, kind);
-                Ok(())
-            }
-            Op::ShortConv { state } => {
-                let Some(state) = state.as_deref() else {
-                    return self.fail(
-                        node,
-                        "expected a convolution with a state, which the pass `insert_states` adds",
-                    );
-                };
-                let state = self.state_index(node, state)?;
-                let view = self.view(node, node.inputs[0])?;
-                let weight = self.vector(node, node.inputs[1])?;
-                let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
-                let buffer = self.fresh(node, out, view.width)?;
-                let kind = Kind::ShortConv {
-                    state,
-                    x: view,
-                    weight,
-                    bias,
-                    out: buffer,
-                };
-                self.push(node, kind);
-                Ok(())
-            }
-            Op::Gated { activation } => {
-                let Some(activation) = kernel_names::activation(*activation) else {
-                    return self.fail(node, "there is no kernel for this activation");
-                };
-                let view = self.whole(node, node.inputs[0])?;
-                if self.graph.ty(out).shape.len() != 3 {
-                    return self.fail(node, "expected gates for whole rows");
-                }
-                let x = view;
-                let kind = if self.only_quantized(out) {
-                    let out = self.fresh_quantized(node, out, view.width / 2)?;
-                    Kind::GatedQuantize { activation, x, out }
-                } else {
-                    let out = self.fresh(node, out, view.width / 2)?;
-                    Kind::Gated { activation, x, out }
-                };
-                self.push(node, kind);
-                Ok(())
-            }
+            Op::GatedDelta {
+                steps,
+                state: Some(state),
+            } => self.gated_delta(node, *steps, state),
+            Op::ShortConv { activation, state } => self.short_conv(node, *activation, state.as_deref()),
+            Op::Gated { activation, above } => self.gated(node, *activation, *above),
+            Op::AltupPredict => self.altup_predict(node),
+            Op::AltupCorrect { active } => self.altup_correct(node, *active),
+            Op::SliceAdd { axis, start, end } => self.slice_add(node, *axis, [*start, *end]),
+            Op::NormGate { eps, activation } => self.norm_gate(node, *eps, *activation),
             Op::Unary { f } => {
                 let Some(f) = kernel_names::unary(*f) else {
                     return self.fail(node, "there is no kernel for this function");

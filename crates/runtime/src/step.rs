@@ -1,7 +1,9 @@
 //! A lowered component as data: kernel calls over views of buffers.
 
 use crate::function::Island;
+use crate::gates::GatedRows;
 use crate::lower::{Crossed, Given};
+use crate::streams::Streams;
 use crate::{PEAK_LOGITS, Program};
 use cactus_ir::{AttentionAttrs, Route};
 use cactus_kernels::{Activation, BinaryOp, UnaryOp};
@@ -176,6 +178,15 @@ pub(crate) enum Kind {
         eps: f32,
         out: Buffer,
     },
+    /// Of each head, with its own weight.
+    LayerNormHeads {
+        x: View,
+        head_dim: usize,
+        weight: usize,
+        bias: Option<usize>,
+        eps: f32,
+        out: Buffer,
+    },
     Quantize {
         x: View,
         out: Buffer,
@@ -239,7 +250,18 @@ pub(crate) enum Kind {
         x: View,
         weight: usize,
         bias: Option<usize>,
+        /// On what is summed.
+        then: Option<UnaryOp>,
         out: Buffer,
+    },
+    /// Decays and rates of the gated delta rule, out of steps.
+    Decays {
+        step: View,
+        rate: View,
+        speed: Fixed,
+        bias: Fixed,
+        decay: Buffer,
+        learned: Buffer,
     },
     GatedDelta {
         state: usize,
@@ -253,6 +275,29 @@ pub(crate) enum Kind {
         key_heads: usize,
         out: Buffer,
     },
+    /// What streams predict of each other, in place.
+    AltupPredict {
+        streams: Streams,
+        x: View,
+        routes: View,
+        factors: usize,
+        scratch: Buffer,
+    },
+    /// Predictions corrected by what became of the active one, in place.
+    AltupCorrect {
+        streams: Streams,
+        active: usize,
+        x: View,
+        new: View,
+        routes: View,
+        factors: usize,
+        scratch: Buffer,
+    },
+    /// Adds rows to parts of rows that are as long, in place.
+    AddToEach {
+        x: View,
+        y: View,
+    },
     Gated {
         activation: Activation,
         x: View,
@@ -261,6 +306,14 @@ pub(crate) enum Kind {
     GatedQuantize {
         activation: Activation,
         x: View,
+        out: Buffer,
+    },
+    /// A gated unit of two values, or of few gates.
+    GatedRows {
+        unit: GatedRows,
+        gate: View,
+        up: View,
+        scratch: Buffer,
         out: Buffer,
     },
     Unary {
@@ -309,6 +362,7 @@ impl Kind {
             Kind::NormAdd { next: None, .. } => "norm_add",
             Kind::NormAdd { .. } => "norm_add_norm",
             Kind::LayerNorm { .. } => "layer_norm",
+            Kind::LayerNormHeads { .. } => "layer_norm_heads",
             Kind::Quantize { .. } => "quantize",
             Kind::Rotate { .. } => "rotate",
             Kind::Copy { .. } => "copy",
@@ -321,6 +375,7 @@ impl Kind {
             Kind::ShortConv { .. } => "short_conv",
             Kind::Gated { .. } => "gated",
             Kind::GatedQuantize { .. } => "gated_quantize",
+            Kind::GatedRows { .. } => "gated_rows",
             Kind::Unary { .. } => "unary",
             Kind::Binary { .. } => "binary",
             Kind::BinaryScalar { .. } => "binary_scalar",
@@ -328,6 +383,10 @@ impl Kind {
             Kind::Experts(_) => "experts",
             Kind::Island { .. } => "island",
             Kind::GatedDelta { .. } => "gated_delta",
+            Kind::AltupPredict { .. } => "altup_predict",
+            Kind::AltupCorrect { .. } => "altup_correct",
+            Kind::AddToEach { .. } => "add_to_each",
+            Kind::Decays { .. } => "decays",
         }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn store_norms(graph: &mut Graph, tensors: &mut Pt2Tensors) -> Result
         let weights = match node.op {
             Op::RmsNorm { .. } | Op::LayerNorm { .. } => 1..node.inputs.len(),
             Op::NormRope { .. } => 1..2,
-            Op::NormAdd { .. } => 2..3,
+            Op::NormAdd { .. } | Op::NormGate { .. } => 2..3,
             _ => continue,
         };
         let mut inputs = node.inputs.clone();

@@ -40,6 +40,8 @@ fn product_operand(graph: &Graph, node: &Node) -> Option<usize> {
     };
     match &node.op {
         Op::Linear | Op::Lstm { .. } | Op::Gru { .. } => Some(1),
+        Op::AltupPredict => Some(2),
+        Op::AltupCorrect { .. } => Some(3),
         Op::Conv(ConvAttrs { groups: 1, .. }) | Op::Conv1d { groups: 1, .. } => few(),
         _ => None,
     }

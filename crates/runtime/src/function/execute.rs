@@ -1,7 +1,9 @@
 //! Running nodes: each one kernel over dense tensors.
 
 mod experts;
+mod gates;
 mod heavy;
+mod streams;
 
 use self::heavy::Way;
 use super::constants::Constants;
@@ -36,9 +38,10 @@ pub(super) fn check(graph: &Graph, node: &Node) -> Result<()> {
     let dtype = |i: usize| node.inputs.get(i).map(|&v| graph.ty(v).dtype);
     let unsupported = match &node.op {
         Op::Unary { f } => kernel_names::unary(*f).is_none() && plain_unary(*f).is_none() && *f != UnaryFn::Not,
-        Op::Gated { activation } | Op::Experts { activation } | Op::RoutedExperts { activation, .. } => {
-            kernel_names::activation(*activation).is_none()
-        }
+        Op::Gated { activation, .. }
+        | Op::NormGate { activation, .. }
+        | Op::Experts { activation }
+        | Op::RoutedExperts { activation, .. } => kernel_names::activation(*activation).is_none(),
         Op::Scatter { .. } => dtype(0) == Some(DType::Bool),
         op => op.state().is_some(),
     };
@@ -255,10 +258,13 @@ impl Run<'_> {
                 };
                 4 * recurrent_scratch_elems(&r, gates) + packed
             }
-            Op::GatedDelta { .. } => {
+            Op::GatedDelta { steps, .. } => {
                 let (q, v) = (shape(0), shape(2));
-                4 * v[2] * q[3] * v[3]
+                let made = if *steps { 2 * v[1] * v[2] } else { 0 };
+                4 * (v[2] * q[3] * v[3] + made)
             }
+            Op::Gated { .. } | Op::NormGate { .. } => self.gated_scratch_bytes(node),
+            Op::AltupPredict | Op::AltupCorrect { .. } => self.streams_scratch_bytes(node),
             Op::Experts { .. } | Op::RoutedExperts { .. } => self.experts_scratch_bytes(node),
             Op::Attention(a) if a.texts => {
                 self.exec
@@ -504,20 +510,11 @@ impl Run<'_> {
                 let rows = shape.iter().product::<usize>() / w.len().max(1);
                 exec.rms_norm(first()?, w, *eps, rows, w.len(), floats(out));
             }
-            Op::LayerNorm { eps } => {
-                let w = ops.f32(arg(1))?;
-                let bias = node.inputs.get(2).map(|&b| ops.f32(b)).transpose()?;
-                let rows = shape.iter().product::<usize>() / w.len().max(1);
-                exec.layer_norm(first()?, w, bias, *eps, rows, w.len(), floats(out));
-            }
-            Op::Gated { activation } => {
-                let n = shape.last().copied().unwrap_or(0);
-                let rows = shape.iter().product::<usize>() / n.max(1);
-                match kernel_names::activation(*activation) {
-                    Some(a) => exec.gated(a, first()?, n, rows, floats(out)),
-                    None => return Err(Error::Argument("there is no kernel for this activation".into())),
-                }
-            }
+            Op::LayerNorm { eps } => self.layer_norm(node, *eps, floats(out))?,
+            Op::AltupPredict | Op::AltupCorrect { .. } => self.altup(node, floats(out), scratch)?,
+            Op::SliceAdd { axis, start, end } => self.slice_add(node, *axis, [*start, *end], floats(out))?,
+            Op::Gated { .. } => self.gated(node, floats(out), scratch)?,
+            Op::NormGate { eps, .. } => self.norm_gate(node, *eps, floats(out), scratch)?,
             Op::Rope { scale, .. } => self.rope(node, None, *scale, out, scratch)?,
             Op::NormRope { eps, scale } => {
                 let weight = ops.f32(arg(1))?;
@@ -559,18 +556,7 @@ impl Run<'_> {
                     }
                 }
             }
-            Op::ShortConv { .. } => {
-                let w = ops.shape(arg(1));
-                let (channels, rows) = (w[0], shape[1]);
-                let bias = node.inputs.get(2).map(|&b| ops.f32(b)).transpose()?;
-                for (x, out) in first()?
-                    .chunks_exact((rows * channels).max(1))
-                    .zip(floats(out).chunks_exact_mut((rows * channels).max(1)))
-                {
-                    let mut state = vec![0f32; channels * (w[1] - 1)];
-                    exec.short_conv(x, channels, ops.f32(arg(1))?, bias, &mut state, rows, channels, out);
-                }
-            }
+            Op::ShortConv { activation, .. } => self.short_conv(node, *activation, floats(out))?,
             other => {
                 let _ = x;
                 return Err(Error::Argument(format!(

@@ -42,6 +42,46 @@ impl Lowerer<'_> {
         Ok(())
     }
 
+    pub(super) fn layer_norm(&mut self, node: &Node, eps: f32) -> Result<()> {
+        let out = node.outputs[0];
+        let (weights, shape) = (self.graph.ty(node.inputs[1]).shape.len(), &self.graph.ty(out).shape);
+        if (weights, shape.len()) == (2, 4) {
+            let Some(head_dim) = shape[3].as_known() else {
+                return self.fail(node, "the normalized axis must have a fixed size");
+            };
+            let x = self.view(node, node.inputs[0])?;
+            let weight = self.vector(node, node.inputs[1])?;
+            let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
+            let out = self.fresh(node, out, x.width)?;
+            let kind = Kind::LayerNormHeads {
+                x,
+                head_dim,
+                weight,
+                bias,
+                eps,
+                out,
+            };
+            self.push(node, kind);
+            return Ok(());
+        }
+        let x = self.whole(node, node.inputs[0])?;
+        if (weights, self.graph.ty(out).shape.len()) != (1, 3) {
+            return self.fail(node, "expected a norm over whole rows");
+        }
+        let weight = self.vector(node, node.inputs[1])?;
+        let bias = node.inputs.get(2).map(|&b| self.vector(node, b)).transpose()?;
+        let out = self.fresh(node, out, x.width)?;
+        let kind = Kind::LayerNorm {
+            x,
+            weight,
+            bias,
+            eps,
+            out,
+        };
+        self.push(node, kind);
+        Ok(())
+    }
+
     /// Adds the norm of `x` to the rows of the residual, or to a copy of them where somebody still reads them.
     pub(super) fn norm_add(&mut self, id: NodeId, node: &Node, eps: f32) -> Result<()> {
         let (residual, out) = (node.inputs[0], node.outputs[0]);
@@ -183,6 +223,17 @@ impl Lowerer<'_> {
             }
         };
         Ok((table, half))
+    }
+
+    /// The rows of `x` for a step that overwrites them before another makes its result of them: a copy where somebody else reads them.
+    pub(super) fn overwritable(&mut self, node: &Node, x: ValueId) -> Result<View> {
+        let view = self.view(node, x)?;
+        if self.single_use(x) && self.exclusive(x, view) {
+            return Ok(view);
+        }
+        let buffer = self.rows_buffer(node, view.width)?;
+        self.push(node, Kind::Copy { x: view, out: buffer });
+        Ok(View::of(buffer, view.width))
     }
 
     /// The rows of `x` for a step that overwrites them with `out`: those of `x` itself where nobody else reads them, else a

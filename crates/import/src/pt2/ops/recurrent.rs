@@ -15,6 +15,11 @@ pub(super) const ROWS: &[(&str, Row)] = &[
     ("cactus.gated_delta_rule", gated_delta_rule),
 ];
 
+const DELTA_RULE: Op = Op::GatedDelta {
+    steps: false,
+    state: None,
+};
+
 /// Weights of one direction of one layer.
 struct Weights {
     input: ValueId,
@@ -196,7 +201,7 @@ fn gated_delta_rule(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>> 
     }
     let q = super::elementwise::scaled(im, q, 1.0 / (width as f64).sqrt())?;
     let decay = im.unary(UnaryFn::Exp, g)?;
-    Ok(vec![im.op(Op::GatedDelta { state: None }, &[q, k, v, decay, rate])?])
+    Ok(vec![im.op(DELTA_RULE, &[q, k, v, decay, rate])?])
 }
 
 /// A recurrence without the correction of the delta rule, as that rule with a rate so small that what is there does not
@@ -209,7 +214,7 @@ fn linear_recurrence(im: &mut Importer<'_>, call: &Call) -> Result<Vec<ValueId>>
     let v = super::elementwise::scaled(im, v, 1.0 / RATE)?;
     let rate = im.scalar(RATE)?;
     let rate = im.expand(rate, im.shape(decay))?;
-    Ok(vec![im.op(Op::GatedDelta { state: None }, &[q, k, v, decay, rate])?])
+    Ok(vec![im.op(DELTA_RULE, &[q, k, v, decay, rate])?])
 }
 
 /// `x / sqrt(sum(x²) + 1e-6)` over the last axis.

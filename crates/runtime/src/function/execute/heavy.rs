@@ -9,7 +9,7 @@ use cactus_kernels::dense::{
     self, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Tiles, Window, broadcast_strides,
     recurrent_scratch_elems,
 };
-use cactus_kernels::{DeltaRows, Epilogue, GatedDelta, Norm};
+use cactus_kernels::{Epilogue, Norm};
 use cactus_quant::{PackedView, Packing};
 use cactus_tensor::DType;
 
@@ -372,35 +372,6 @@ impl Run<'_> {
                     .exec
                     .rope(sequence, rows, heads * dim, heads, dim, interleaved, cos, sin),
             }
-        }
-        Ok(())
-    }
-
-    /// Each sequence from matrices of zeros.
-    pub(super) fn gated_delta(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
-        let ops = self.operands();
-        let (q, v) = (ops.shape(node.inputs[0]), ops.shape(node.inputs[2]));
-        let (len, heads, key_heads, keys, values) = (q[1], v[2], q[2], q[3], v[3]);
-        let matrices = &mut scratch[..heads * keys * values];
-        for (b, out) in floats(out).chunks_exact_mut((len * heads * values).max(1)).enumerate() {
-            let rows = |i: usize, stride: usize| {
-                let data = &ops.f32(node.inputs[i])?[b * len * stride..][..len * stride];
-                Ok::<_, Error>(DeltaRows { data, stride })
-            };
-            let call = GatedDelta {
-                len,
-                heads,
-                key_heads,
-                keys,
-                values,
-                q: rows(0, key_heads * keys)?,
-                k: rows(1, key_heads * keys)?,
-                v: rows(2, heads * values)?,
-                decay: rows(3, heads)?,
-                rate: rows(4, heads)?,
-            };
-            matrices.fill(0.0);
-            self.exec.gated_delta(&call, matrices, out);
         }
         Ok(())
     }

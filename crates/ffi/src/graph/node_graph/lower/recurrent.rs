@@ -57,7 +57,13 @@ impl Lower {
         let value = self.join(1, &[state, value, no_value])?;
         let decay = self.join(1, &[one, decay, one])?;
         let rate = self.join(1, &[one, rate, zero])?;
-        let out = self.b.op(Op::GatedDelta { state: None }, &[q, k, value, decay, rate])?;
+        let out = self.b.op(
+            Op::GatedDelta {
+                steps: false,
+                state: None,
+            },
+            &[q, k, value, decay, rate],
+        )?;
         self.part(out, 1, d, d + t + d)
     }
 
