@@ -184,7 +184,7 @@ impl<S: Simd> GroupTile<'_, S> {
             let mut row = 0;
             while row < rows {
                 row += match (rows - row).min(S::TILE_ROWS) {
-                    1 => self.add::<1, 1, 4>(s, row, block, sums),
+                    1 => self.add::<1, 1, 2>(s, row, block, sums),
                     2 => self.add::<2, 1, 2>(s, row, block, sums),
                     3 => self.add::<3, 1, 1>(s, row, block, sums),
                     8 if S::TILE_ROWS >= 8 => self.add::<8, 1, 1>(s, row, block, sums),

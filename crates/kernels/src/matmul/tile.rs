@@ -34,6 +34,8 @@ pub(super) fn walk<S: Simd, T: Tile>(s: S, t: &T, mut blocks: Range<usize>, wide
         while row < rows {
             let left = rows - row;
             row += match left.min(S::TILE_ROWS) {
+                // Where a logical vector takes several registers, these are chains of their own, and more would not fit.
+                1 if S::TILE_ROWS < 8 => t.tile::<S, 1, 1, 2>(s, row, block),
                 1 => t.tile::<S, 1, 1, 4>(s, row, block),
                 2 => t.tile::<S, 2, 1, 2>(s, row, block),
                 3 => t.tile::<S, 3, 1, 2>(s, row, block),

@@ -3,7 +3,7 @@
 
 use super::super::super::TILE_ROWS;
 use super::super::super::cq::{Group, Groups};
-use super::super::super::cq_gemm::{LINES, Lines, Product, look_up};
+use super::super::super::cq_gemm::{CHUNK_LINES, LINES, Lines, Product, look_up};
 use super::super::super::rotated::{RotatedCell, RotatedRows};
 use super::{Dots, LINE, Lanes, Part, Shape, add, load_sums, multiply, streams, transpose};
 use bytemuck::Zeroable;
@@ -120,7 +120,7 @@ impl<const L: usize, const BITS: usize> Run<'_, '_, L, BITS> {
             dots,
             sums,
         } = scratch;
-        let steps = LINES / 4 * group.chunks();
+        let steps = CHUNK_LINES / 4 * group.chunks();
         // A stay takes the blocks in sets that four tiles hold, with the same rows.
         let at_once = L / 4;
         for first in rows.clone().step_by(L) {
@@ -177,7 +177,7 @@ fn load_rows<const L: usize, const BITS: usize>(
     }
     let (quads, _) = rows.quads.as_chunks_mut::<4>();
     // At most eight, which the bound lets the compiler see.
-    for i in 0..(2 * group.chunks()).min(LINES / 4) {
+    for i in 0..(CHUNK_LINES / 4 * group.chunks()).min(LINES / 4) {
         let fours = cells.map(|cell| &cell.quads.as_chunks().0[i]);
         transpose(fours, lane, &mut quads[i]);
     }
