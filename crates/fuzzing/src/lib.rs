@@ -27,6 +27,7 @@ mod pictures;
 mod program;
 mod pt2;
 mod requests;
+pub mod reshape;
 mod seeds;
 mod session;
 mod text;
