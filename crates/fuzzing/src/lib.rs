@@ -16,6 +16,7 @@ mod c_calls;
 mod cloud;
 mod constrain;
 mod documents;
+mod function;
 mod ggml_writer;
 mod gguf_writer;
 mod graph;
@@ -81,6 +82,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Json,
         run: program::program,
         seeds: seeds::programs,
+    },
+    Target {
+        name: "function",
+        form: Form::Json,
+        run: function::function,
+        seeds: function::seeds,
     },
     Target {
         name: "manifest",
