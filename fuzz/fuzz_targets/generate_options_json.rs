@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cactus_fuzz::run("generate_options_json", data));
+cactus_fuzz::target!("generate_options_json");

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cactus_fuzz::run("pdf_output", data));
+cactus_fuzz::target!("pdf_output");

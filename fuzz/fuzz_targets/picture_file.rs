@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cactus_fuzz::run("picture_file", data));
+cactus_fuzz::target!("picture_file");

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cactus_fuzz::run("pt2_archive", data));
+cactus_fuzz::target!("pt2_archive");

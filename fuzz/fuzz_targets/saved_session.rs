@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cactus_fuzz::run("saved_session", data));
+cactus_fuzz::target!("saved_session");

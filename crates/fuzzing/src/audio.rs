@@ -33,11 +33,17 @@ pub(crate) fn audio_file(data: &[u8]) -> bool {
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     [
         "alaw_8k.wav",
+        "mulaw_8k.wav",
         "mono_16k.flac",
         "mono_44k.mp3",
+        "stereo_24k.mp3",
+        "vbr_48k.mp3",
         "stereo_44k.ogg",
+        "mono_16k.ogg",
         "mono_16k_flac.ogg",
         "mono_speech.opus",
+        "mono_hybrid.opus",
+        "stereo_short.opus",
         "surround.opus",
         "mono_opus.webm",
         "mono_16k.m4a",
@@ -45,6 +51,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "fragmented_44k.m4a",
         "mono_44k.aac",
         "video_and_sound.mp4",
+        "video_and_sound.mkv",
+        "stereo_44k.m4a",
     ]
     .into_iter()
     .map(|name| std::fs::read(folder("../audio/tests/files").join(name)).expect("a test file of cactus-audio"))

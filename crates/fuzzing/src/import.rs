@@ -1,18 +1,42 @@
 //! What is imported: GGUF files, safetensors files, configurations.
 
+use cactus_bundle::Checksum;
 use cactus_import::gguf::{GgufFile, GgufSource, config, tokenizer};
 use cactus_import::state_dict::StateDict;
 use cactus_import::{SafetensorsSource, SharedBytes, TensorSource};
 use cactus_passes::{Options, StatePolicy};
 use cactus_text::{ChatTemplate, ChatTemplateSource, Tokenizer};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Larger tensors are not decoded, to keep runs short.
 const MAX_ELEMS: usize = 1 << 16;
 /// Graphs of more nodes are built and not optimized, to keep runs short.
 const MAX_NODES: usize = 400;
+
+/// Answers that are remembered at a time.
+const MAX_ANSWERS: usize = 1 << 14;
+
+/// Whether `content` was accepted, by `accepts` when it came first: most mutations of a file leave its configuration and its
+/// tokenizer alone, which take longest to read.
+fn once(content: &[u8], accepts: impl FnOnce() -> bool) -> bool {
+    static ANSWERS: Mutex<Option<HashMap<Checksum, bool>>> = Mutex::new(None);
+    let key = Checksum::of(content);
+    let lock = || ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(&answer) = lock().get_or_insert_default().get(&key) {
+        return answer;
+    }
+    let answer = accepts();
+    let mut held = lock();
+    let answers = held.get_or_insert_default();
+    if answers.len() >= MAX_ANSWERS {
+        answers.clear();
+    }
+    answers.insert(key, answer);
+    answer
+}
 
 /// A GGUF file: container, weights, configuration, tokenizer, and the model they describe.
 pub(crate) fn gguf(data: &[u8]) -> bool {
@@ -26,7 +50,9 @@ pub(crate) fn gguf(data: &[u8]) -> bool {
     let _ = config::generation_config(&file.metadata);
     let _ = tokenizer::end_ids(&file.metadata);
     if let Ok(Some(files)) = tokenizer::tokenizer(&file.metadata) {
-        let _ = Tokenizer::from_bytes(&files.tokenizer_json);
+        once(&files.tokenizer_json, || {
+            Tokenizer::from_bytes(&files.tokenizer_json).is_ok()
+        });
         let _ = ChatTemplate::from_source(ChatTemplateSource {
             chat_template: files.chat_template.as_deref(),
             ..ChatTemplateSource::default()
@@ -133,6 +159,10 @@ pub(crate) fn hf_config(data: &[u8]) -> bool {
 
 /// Builds the model, and optimizes it where it is small.
 fn build(config: &Value) -> bool {
+    once(config.to_string().as_bytes(), || build_anew(config))
+}
+
+fn build_anew(config: &Value) -> bool {
     let Ok(def) = cactus_models::build(config) else {
         return false;
     };

@@ -16,6 +16,7 @@ mod c_calls;
 mod cloud;
 mod constrain;
 mod documents;
+mod function;
 mod ggml_writer;
 mod gguf_writer;
 mod graph;
@@ -27,6 +28,7 @@ mod pictures;
 mod program;
 mod pt2;
 mod requests;
+pub mod reshape;
 mod seeds;
 mod session;
 mod text;
@@ -80,6 +82,12 @@ pub const TARGETS: &[Target] = &[
         form: Form::Json,
         run: program::program,
         seeds: seeds::programs,
+    },
+    Target {
+        name: "function",
+        form: Form::Json,
+        run: function::function,
+        seeds: function::seeds,
     },
     Target {
         name: "manifest",

@@ -5,7 +5,7 @@ use crate::Form;
 use serde_json::{Value, json};
 
 /// SplitMix64 (Steele et al. 2014): a few lines, and the same numbers everywhere.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -17,7 +17,7 @@ impl Random {
     }
 
     /// A number below `n`, which is not 0.
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 }

@@ -53,6 +53,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "exact_alpha.webp",
         "lossy_alpha.webp",
         "animated.webp",
+        "key.png",
+        "gray_alpha.png",
+        "gray.jpg",
+        "lossy.webp",
+        "exact.webp",
     ]
     .into_iter()
     .map(|name| golden(&format!("files/{name}")))

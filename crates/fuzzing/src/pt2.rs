@@ -61,10 +61,15 @@ fn bases() -> &'static [Entries] {
     READ.get_or_init(|| BASES.iter().map(|name| entries(name)).collect())
 }
 
-fn entries(name: &str) -> Entries {
+/// The golden archive `name`.
+pub(crate) fn golden(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/pt2");
     let path = folder.join(format!("{name}.pt2"));
-    let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn entries(name: &str) -> Entries {
+    let bytes = golden(name);
     let config = Config {
         archive_offset: ArchiveOffset::Known(0),
     };

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Tensors of a golden GGUF file up to this size are kept in its seed.
 const MAX_TENSOR_BYTES: usize = 512;
+/// Data of a golden GGUF file whose head alone is kept have fewer bytes.
+const MAX_DATA_BYTES: usize = 4 << 20;
 
 fn golden(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(path)
@@ -72,19 +74,32 @@ pub(crate) fn tensor_records() -> Vec<Vec<u8>> {
     cases.iter().map(|(packing, dims)| record(*packing, dims)).collect()
 }
 
+/// Cuts a configuration to two layers, and so those that it has inside.
+fn cut(config: &mut Value) {
+    let Some(fields) = config.as_object_mut() else {
+        return;
+    };
+    fields.values_mut().for_each(cut);
+    for layers in ["num_hidden_layers", "encoder_layers", "decoder_layers"] {
+        if let Some(count) = fields.get_mut(layers) {
+            *count = json!(2);
+        }
+    }
+    // Whichever way a configuration lists its layers: one of each kind.
+    if let Some(which) = fields.get_mut("full_attn_idxs") {
+        *which = json!([1]);
+    }
+    if let Some(types) = fields.get_mut("layer_types").and_then(Value::as_array_mut) {
+        types.dedup();
+        types.resize(2, types[0].clone());
+    }
+}
+
 /// The graph of a golden family cut to at most two layers, before and after the passes.
 pub(crate) fn decoder(family: &str) -> (Graph, Graph) {
     let mut config: Value =
         serde_json::from_slice(&read(&golden(&format!("models/{family}/config.json")))).expect("golden JSON");
-    config["num_hidden_layers"] = json!(2);
-    // Whichever way a configuration lists its layers: one of each kind.
-    if config.get("full_attn_idxs").is_some() {
-        config["full_attn_idxs"] = json!([1]);
-    }
-    if let Some(types) = config.get_mut("layer_types").and_then(Value::as_array_mut) {
-        types.dedup();
-        types.resize(2, types[0].clone());
-    }
+    cut(&mut config);
     let def = cactus_models::build(&config).expect("a golden configuration");
     let raw = def.decoder();
     let (optimized, _) = cactus_passes::optimize(raw, &Options::default()).expect("a golden graph");
@@ -125,7 +140,14 @@ pub(crate) fn gguf_files() -> Vec<Vec<u8>> {
         let file = GgufFile::parse(&bytes).expect("a golden file");
         gguf_writer::shrunk(&file, &bytes, |t| t.range.len() <= MAX_TENSOR_BYTES)
     };
-    files("gguf", ".gguf").into_iter().map(shrink).collect()
+    // Of encoders the golden folder has files up to their data. Some are no model without the tensors that are left out here.
+    let whole = |mut head: Vec<u8>| {
+        head.resize(head.len() + MAX_DATA_BYTES, 0);
+        head
+    };
+    let encoders = files("gguf_embedding", ".gguf").into_iter().map(whole).map(shrink);
+    let encoders = encoders.filter(|seed| crate::import::gguf(seed));
+    files("gguf", ".gguf").into_iter().map(shrink).chain(encoders).collect()
 }
 
 pub(crate) fn ctranslate2_files() -> Vec<Vec<u8>> {
@@ -198,7 +220,17 @@ fn silero(file: &dyn Fn(&Value, &[u8]) -> Vec<u8>) -> Vec<u8> {
 }
 
 pub(crate) fn hf_configs() -> Vec<Vec<u8>> {
-    let mut all = [files("models", "/config.json"), files("speech", "/config.json")].concat();
+    // Some lie beside a model that another file describes too.
+    let short = |bytes: Vec<u8>| {
+        let whole: Value = serde_json::from_slice(&bytes).expect("golden JSON");
+        let mut short = whole.clone();
+        cut(&mut short);
+        let model = [short, whole].into_iter().find(|c| cactus_models::build(c).is_ok());
+        model.map(|config| config.to_string().into_bytes())
+    };
+    let golden = ["models", "speech", "embedding", "seeing"].map(|folder| files(folder, "/config.json"));
+    let mut all: Vec<Vec<u8>> = golden.concat().into_iter().filter_map(short).collect();
+    all.dedup();
     all.push(br#"{"model_type": "silero_vad", "fft_samples": 8, "widths": [2, 1, 1, 2], "hidden_size": 1}"#.to_vec());
     let scaling = [
         json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

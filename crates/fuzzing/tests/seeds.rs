@@ -1,4 +1,4 @@
-//! Every fuzz target on its seeds, on mutations of them, and on inputs that once failed.
+//! Every fuzz target on its seeds, on mutations of them, on inputs that once failed, and on what a fuzzer found to reach more.
 
 use cactus_fuzzing::{TARGETS, Target, mutate, target};
 use std::fs;
@@ -60,27 +60,14 @@ fn check(name: &str) {
         }
     }
     run(target, b"", "nothing");
-    for entry in fs::read_dir(fuzz_folder().join("regressions").join(name))
-        .into_iter()
-        .flatten()
-    {
-        let path = entry.unwrap().path();
-        run(target, &fs::read(&path).unwrap(), &path.display().to_string());
-    }
-    fs::remove_file(kept).unwrap();
-}
-
-/// Writes the seeds to `fuzz/corpus`, for `fuzz/fuzz.sh`.
-#[test]
-#[ignore = "writes files"]
-fn write_seeds() {
-    for target in TARGETS {
-        let folder = fuzz_folder().join("corpus").join(target.name);
-        fs::create_dir_all(&folder).unwrap();
-        for (i, seed) in (target.seeds)().iter().enumerate() {
-            fs::write(folder.join(format!("seed-{i:02}")), seed).unwrap();
+    for folder in ["regressions", "corpus"] {
+        let entries = fs::read_dir(fuzz_folder().join(folder).join(name));
+        for entry in entries.into_iter().flatten() {
+            let path = entry.unwrap().path();
+            run(target, &fs::read(&path).unwrap(), &path.display().to_string());
         }
     }
+    fs::remove_file(kept).unwrap();
 }
 
 macro_rules! targets {
@@ -106,7 +93,7 @@ macro_rules! targets {
 }
 
 targets! {
-    tensor_record graph_cactus graph_json program manifest gguf safetensors ctranslate2 ggml ort onnx state_dict pt2_archive
+    tensor_record graph_cactus graph_json program function manifest gguf safetensors ctranslate2 ggml ort onnx state_dict pt2_archive
     pt2_program hf_config tokenizer_json tokenizer_tables chat_template generate_options_json json_schema grammar_text tool_output
     saved_session audio_form realtime_event http_request c_calls
     cloud_stream

@@ -154,13 +154,13 @@ impl<'a> Form<'a> {
 
     /// What transcriptions alone have.
     fn lists(&self, request: &mut Request<'a>) -> Result<()> {
-        request.language = self.text("language")?.map(code);
+        request.language = self.text("language")?.and_then(language);
         for (i, text) in self.texts("languages")?.into_iter().enumerate() {
-            if i > 0 || request.language.as_ref().is_some_and(|named| *named != code(text)) {
+            if i > 0 || request.language.is_some() && request.language != language(text) {
                 let message = "found several languages, expected one, or none to have it found out";
                 return Err(wrong("languages", message));
             }
-            request.language = Some(code(text));
+            request.language = language(text);
         }
         request.stream = match self.text("stream")? {
             None => false,
@@ -439,11 +439,11 @@ fn language_name(code: &str) -> &str {
     known.next().map_or(code, |(_, name)| name)
 }
 
-/// The code of what a client wrote: a code already, or a name.
-pub(super) fn code(text: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    let mut known = languages().filter(|(_, name)| *name == lower);
-    known.next().map_or(lower.clone(), |(code, _)| code.to_owned())
+/// The code of what a client wrote: a code already, or a name. Of an empty text none, which has the language found out.
+pub(super) fn language(text: &str) -> Option<String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let known = languages().find(|(_, name)| *name == lower);
+    Some(known.map_or(lower, |(code, _)| code.to_owned())).filter(|code| !code.is_empty())
 }
 
 #[cfg(test)]
@@ -627,8 +627,8 @@ mod tests {
             ("german", "haitian creole", "tlh")
         );
         assert_eq!(
-            (code("Haitian Creole"), code("EN"), code("klingon")),
-            ("ht".into(), "en".into(), "klingon".into())
+            ["Haitian Creole", "EN", "klingon", " "].map(language),
+            [Some("ht"), Some("en"), Some("klingon"), None].map(|code| code.map(str::to_owned))
         );
     }
 }

@@ -194,11 +194,11 @@ impl Session {
             self.prompt = prompt;
         }
         if let Some(language) = text("language")? {
-            self.language = Some(super::audio::code(&language)).filter(|code| !code.is_empty());
+            self.language = super::audio::language(&language);
         }
         match texts(fields, "languages")?.as_deref() {
             None | Some([]) => {}
-            Some([language]) => self.language = Some(super::audio::code(language)),
+            Some([language]) => self.language = super::audio::language(language),
             Some(several) => {
                 let message = format_args!(
                     "found {} languages, expected one, or none to have it found out",
@@ -552,6 +552,10 @@ mod tests {
         assert_eq!(session, expected);
         // What is not named stays; null turns the detection of speech off.
         assert_eq!(update(json!({})).unwrap(), Session::new("base", Some(Turns::default())));
+        for unnamed in [json!({"language": ""}), json!({"languages": [" "]})] {
+            let session = update(json!({"audio": {"input": {"transcription": unnamed}}})).unwrap();
+            assert_eq!(session.language, None, "an empty language is found out");
+        }
         let manual = update(json!({"audio": {"input": {"turn_detection": null}}})).unwrap();
         assert_eq!(manual, Session::new("base", None));
         let told: Value = serde_json::from_str(&Told::Updated(&expected, "sess_1").json()).unwrap();

@@ -37,7 +37,7 @@ pub(super) fn pack(source: &str, parts: Vec<Part>, rules: Rules<'_>) -> Vec<Piec
         // What is under a heading has it above; a heading with nothing under it is a text itself.
         if let Some(alone) = bare.take().filter(|bare| bare.heading >= Some(level)) {
             headings.pop();
-            section.push(alone);
+            section.push(as_it_stands(source, alone));
             close((source, &lines), &headings, &mut section, rules, &mut pieces);
         }
         headings.retain(|(above, _)| *above < level);
@@ -46,10 +46,21 @@ pub(super) fn pack(source: &str, parts: Vec<Part>, rules: Rules<'_>) -> Vec<Piec
     }
     if let Some(alone) = bare {
         headings.pop();
-        section.push(alone);
+        section.push(as_it_stands(source, alone));
     }
     close((source, &lines), &headings, &mut section, rules, &mut pieces);
     pieces
+}
+
+/// A heading as a text: with its marks and addresses, which count like all that a piece shows, where it is shown as it stands.
+fn as_it_stands(source: &str, mut heading: Part) -> Part {
+    if heading.verbatim
+        && !heading.text.is_empty()
+        && let Some(own) = source.get(heading.bytes.clone())
+    {
+        own.clone_into(&mut heading.text);
+    }
+    heading
 }
 
 /// Makes pieces of what stands under some headings.
@@ -312,6 +323,17 @@ mod tests {
             ("Four", "c"),
         ];
         assert_eq!(found, want.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
+    #[test]
+    fn a_heading_alone_is_cut_with_its_marks_and_addresses() {
+        let source = "# [one](https://a.example/the/page/of/one)\n\n# two\n\n#\n";
+        let found = texts(Kind::Markdown, source, 3);
+        assert_eq!(
+            found.concat().replace(' ', ""),
+            "#[one](https://a.example/the/page/of/one)#two"
+        );
+        assert!(found.iter().all(|text| count(text) <= 3), "{found:?}");
     }
 
     #[test]

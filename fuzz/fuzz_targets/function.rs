@@ -1,0 +1,3 @@
+#![no_main]
+
+cactus_fuzz::target!("function");
