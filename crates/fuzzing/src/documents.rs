@@ -73,7 +73,6 @@ pub(crate) fn pdf_seeds() -> Vec<Vec<u8>> {
     vec![
         small.as_bytes().to_vec(),
         include_bytes!("../../../golden/pdf/columns.pdf").to_vec(),
-        include_bytes!("../../../golden/pdf/encrypted.pdf").to_vec(),
     ]
 }
 
