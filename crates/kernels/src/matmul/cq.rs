@@ -6,7 +6,7 @@
 //! to all lanes. What the indices of a line carry to the next is looked up beside them and added there (zeros where the packing
 //! has no trellis). One scale holds for 128 inputs on either side, so little is left to do in floats.
 
-use super::cq_gemm::{MAX_BLOCKS, Product};
+use super::cq_gemm::MAX_BLOCKS;
 use super::rotated::{RotatedCell, RotatedRows};
 use super::tile::{Tile, begin, end, store, walk};
 use super::{GEMV_ROWS, TILE_ROWS, Target, fetch_ahead};
@@ -16,12 +16,22 @@ use cactus_quant::{BLOCK_ROWS, PackedView, SCALE_LINE_BYTES};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
-/// Bound of a run of blocks that stays in the L2 cache while all tiles of rows visit it.
+/// Bound of a run when many rows are multiplied with it: short, so that a part ends soon after those of other threads.
 const GEMM_RUN_BYTES: usize = 128 << 10;
 /// Bound of a run when memory is the limit: long enough for the hardware to follow the stream.
 const GEMV_RUN_BYTES: usize = 1 << 20;
+
 /// The codebooks for groups of 128, 64 and 32.
 pub(super) type Books = [&'static Codebook; 3];
+
+/// Rows times weights with indices of `BITS` bits.
+#[derive(Clone, Copy)]
+pub(super) struct Product<'a, 'b, const BITS: usize> {
+    pub(super) w: &'a PackedView<'b>,
+    pub(super) books: Books,
+    pub(super) x: &'a RotatedRows<'b>,
+    pub(super) target: &'a Target<'b>,
+}
 
 impl Exec<'_> {
     pub(super) fn linear_cq(&self, w: &PackedView<'_>, bits: u32, x: &RotatedRows<'_>, target: &Target<'_>) {
@@ -207,6 +217,20 @@ impl<const BITS: usize> Tile for Product<'_, '_, BITS> {
 /// Scales and chunks of one group of a block.
 pub(super) type Weights<'a, const BITS: usize> = (&'a [u16; 16], &'a [[[u8; 64]; BITS]]);
 
+/// What is carried to the first line of a group: the path of a trellis comes to it from the last one. One bit has no path, which the compiler
+/// sees.
+#[inline(always)]
+pub(super) fn begin_path<S: Simd, const BITS: usize>(s: S, book: &Codebook, chunks: &[[[u8; 64]; BITS]]) -> S::Bytes {
+    match chunks.last() {
+        Some(last) if BITS > 1 => {
+            let (levels, carries) = (book.integers(), book.carry_table());
+            let (_, next) = s.lookup_quads::<BITS>(levels, carries, last, CQ_GRAIN / 4 - 1, s.no_bytes());
+            s.next_bytes(next)
+        }
+        _ => s.no_bytes(),
+    }
+}
+
 /// Adds the products of one group to `sums`.
 #[inline(always)]
 fn multiply<S: Simd, const BITS: usize, const R: usize, const B: usize, const C: usize>(
@@ -220,13 +244,9 @@ fn multiply<S: Simd, const BITS: usize, const R: usize, const B: usize, const C:
     // At most four, which the bound lets the compiler see.
     let chunks = weights[0].1.len().min(CQ_GROUP / CQ_GRAIN);
     let (levels, carries) = (book.integers(), book.carry_table());
-    // The path of a trellis comes to the first line from the last one. One bit has none, which the compiler sees.
     let mut carry = [s.no_bytes(); B];
-    for b in 0..if BITS == 1 { 0 } else { B } {
-        if let Some(last) = weights[b].1[..chunks].last() {
-            let (_, next) = s.lookup_quads::<BITS>(levels, carries, last, 7, carry[b]);
-            carry[b] = s.next_bytes(next);
-        }
+    for b in 0..B {
+        carry[b] = begin_path(s, book, &weights[b].1[..chunks]);
     }
     for c in 0..chunks {
         for b in 0..B {

@@ -4,12 +4,12 @@
 //! looked up once, into a buffer on the stack that the L1 cache holds, and up to [`MAX_ROWS`] rows are multiplied with
 //! it before the next group. The sums of these rows and blocks wait in a second buffer meanwhile.
 
-use super::cq::{Books, Group, Groups};
-use super::rotated::{RotatedCell, RotatedRows};
+use super::cq::{Group, Groups, Product, begin_path};
+use super::rotated::RotatedCell;
 use super::tile::{begin, end};
-use super::{TILE_ROWS, Target, fetch_ahead};
+use super::{TILE_ROWS, fetch_ahead};
+use cactus_quant::BLOCK_ROWS;
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP};
-use cactus_quant::{BLOCK_ROWS, PackedView};
 use cactus_simd::Simd;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -22,22 +22,13 @@ pub(super) const MAX_BLOCKS: usize = 4;
 pub(super) const LINES: usize = CQ_GROUP / 4;
 pub(super) const CHUNK_LINES: usize = CQ_GRAIN / 4;
 
-/// Rows times weights with indices of `BITS` bits.
-#[derive(Clone, Copy)]
-pub(super) struct Product<'a, 'b, const BITS: usize> {
-    pub(super) w: &'a PackedView<'b>,
-    pub(super) books: Books,
-    pub(super) x: &'a RotatedRows<'b>,
-    pub(super) target: &'a Target<'b>,
-}
-
 /// The integers of a group of a block; a small group uses the first ones.
 pub(super) type Lines<S> = [MaybeUninit<<S as Simd>::Quads>; LINES];
 /// The sums of a block, for each row.
 type Sums<S> = [MaybeUninit<<S as Simd>::F>; MAX_ROWS];
 
 impl<const BITS: usize> Product<'_, '_, BITS> {
-    /// Multiplies all rows with `blocks`, `at_once` of which are read at a time; `k` is not zero.
+    /// Multiplies all rows with `blocks`, `at_once` of which are read at a time.
     #[inline(always)]
     pub(super) fn many<S: Simd>(&self, s: S, blocks: Range<usize>, at_once: usize) {
         for (blocks, rows) in self.parts(blocks, at_once) {
@@ -48,13 +39,14 @@ impl<const BITS: usize> Product<'_, '_, BITS> {
     }
 
     /// All rows and `blocks` in parts for which integers are looked up once: at most [`MAX_BLOCKS`] blocks and [`MAX_ROWS`] rows,
-    /// the first of which begins a tile.
+    /// the first of which begins a tile. Their sums begin at the first group, so there has to be one.
     #[inline(always)]
     pub(super) fn parts(
         &self,
         blocks: Range<usize>,
         at_once: usize,
     ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        assert!(self.w.k() > 0, "a product without inputs has no groups");
         let (rows, at_once) = (self.x.rows(), at_once.clamp(1, MAX_BLOCKS));
         blocks.clone().step_by(at_once).flat_map(move |first| {
             let blocks = first..blocks.end.min(first + at_once);
@@ -93,8 +85,8 @@ impl<const BITS: usize> Product<'_, '_, BITS> {
         }
         for (sums, block) in sums.iter().zip(blocks) {
             for (sum, row) in sums.iter().zip(rows.clone()) {
-                // SAFETY: the first group has written the sums of all these rows and blocks, and there is one, as `k` is not
-                // zero. Parts have disjoint runs of blocks.
+                // SAFETY: the first group has written the sums of all these rows and blocks, and `parts` has asserted that there
+                // is one. Parts have disjoint runs of blocks.
                 unsafe { self.target.store(s, row, block, sum.assume_init()) };
             }
         }
@@ -126,14 +118,7 @@ pub(super) fn look_up<S: Simd, K: Keep<S>, const BITS: usize>(
     let (_, chunks) = group.of(block);
     let chunks = &chunks[..group.chunks()];
     let (levels, carries) = (group.book.integers(), group.book.carry_table());
-    // The path of a trellis comes to the first line from the last one. One bit has none.
-    let mut carry = s.no_bytes();
-    if BITS > 1
-        && let Some(last) = chunks.last()
-    {
-        let (_, next) = s.lookup_quads::<BITS>(levels, carries, last, CHUNK_LINES - 1, carry);
-        carry = s.next_bytes(next);
-    }
+    let mut carry = begin_path(s, group.book, chunks);
     for (c, chunk) in chunks.iter().enumerate() {
         if streams {
             for vector in chunk {
@@ -153,7 +138,7 @@ pub(super) fn look_up<S: Simd, K: Keep<S>, const BITS: usize>(
 /// A tile of rows times a group of some blocks, whose integers have been looked up.
 struct GroupTile<'a, S: Simd> {
     lines: &'a [Lines<S>; MAX_BLOCKS],
-    /// Chunks of lines that have been looked up, at most four.
+    /// Chunks of lines that have been looked up.
     chunks: usize,
     scales: &'a [&'a [u16; BLOCK_ROWS]; MAX_BLOCKS],
     cells: &'a [RotatedCell],

@@ -25,7 +25,8 @@
 //!
 //! Parts are runs of whole blocks of 16 outputs, so that a thread reads one sequential stream. Up to 8 rows are multiplied
 //! in one pass over the weights, which is then bound by memory. More rows are cut in tiles of 8; all tiles visit a run of
-//! blocks small enough for the L2 cache before the next run is read. Floats have tiles of up to 6 rows and 4 blocks, whose
+//! blocks small enough for the L2 cache before the next run is read, or, of codebook weights, the looked up integers of a group before
+//! the next group. Floats have tiles of up to 6 rows and 4 blocks, whose
 //! chains take turns, and cut many rows among the threads where there are few blocks.
 
 #[cfg(target_arch = "aarch64")]

@@ -5,8 +5,8 @@
 //! arrangement `[row 0: output 0, 1][row 1: output 0, 1]`.
 
 use super::super::TILE_ROWS;
-use super::super::cq::Groups;
-use super::super::cq_gemm::{Keep, LINES, MAX_BLOCKS, MAX_ROWS, Product, look_up};
+use super::super::cq::{Groups, Product};
+use super::super::cq_gemm::{Keep, LINES, MAX_BLOCKS, MAX_ROWS, look_up};
 use super::super::rotated::RotatedCell;
 use super::mmla::{rows_of, twice};
 use super::{SHIFT, add_scaled, start};
@@ -148,9 +148,9 @@ fn part<const BITS: usize>(s: NeonI8mm, product: &Product<'_, '_, BITS>, blocks:
     for (sums, block) in sums.iter().zip(blocks) {
         for (pair, first) in rows.clone().step_by(2).enumerate() {
             let tile = &sums[pair / (TILE_ROWS / 2)];
-            let mut two = [[start_of_sums(); 4]; 2];
+            let mut two = [[zero(); 4]; 2];
             for register in 0..4 {
-                // SAFETY: the first group has written the sums of all these rows and blocks, and there is one, as `k` is not zero.
+                // SAFETY: the first group has written the sums of all these rows and blocks, and `parts` has asserted that there is one.
                 let sums = [0, 1].map(|o| unsafe { tile[2 * register + o][pair % (TILE_ROWS / 2)].assume_init() });
                 [two[0][register], two[1][register]] = rows_of(sums);
             }
@@ -163,7 +163,7 @@ fn part<const BITS: usize>(s: NeonI8mm, product: &Product<'_, '_, BITS>, blocks:
 }
 
 #[inline(always)]
-fn start_of_sums() -> float32x4_t {
+fn zero() -> float32x4_t {
     // SAFETY: NEON is part of the target's baseline.
     unsafe { vdupq_n_f32(0.0) }
 }
@@ -196,7 +196,7 @@ fn tile_of_group<'a, const P: usize>(
                 for p in 0..P {
                     let slot = &mut sums[first + o][p];
                     let sum = if begins {
-                        start_of_sums()
+                        zero()
                     } else {
                         // SAFETY: the first group has written all sums.
                         unsafe { slot.assume_init() }
@@ -213,7 +213,7 @@ fn tile_of_group<'a, const P: usize>(
 fn pair_up<const P: usize>(cells: &[RotatedCell], steps: usize) -> Rows<P> {
     let mut rows = Rows {
         steps: [const { [const { MaybeUninit::uninit() }; P] }; STEPS],
-        scales: [start_of_sums(); P],
+        scales: [zero(); P],
     };
     for (p, pair) in cells.chunks(2).enumerate().take(P) {
         let two = [&pair[0], &pair[pair.len() - 1]];

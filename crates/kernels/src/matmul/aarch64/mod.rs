@@ -18,7 +18,7 @@ mod mmla;
 mod mmla_cq;
 mod outer;
 
-use super::cq_gemm::Product;
+use super::cq::Product;
 use super::int8::TileOp;
 use super::{QuantizedRows, Target};
 use cactus_quant::PackedView;

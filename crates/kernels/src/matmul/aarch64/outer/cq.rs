@@ -2,8 +2,8 @@
 //! and outside of streaming mode, which has not got these instructions.
 
 use super::super::super::TILE_ROWS;
-use super::super::super::cq::{Group, Groups};
-use super::super::super::cq_gemm::{CHUNK_LINES, LINES, Lines, Product, look_up};
+use super::super::super::cq::{Group, Groups, Product};
+use super::super::super::cq_gemm::{CHUNK_LINES, LINES, Lines, look_up};
 use super::super::super::rotated::{RotatedCell, RotatedRows};
 use super::{Dots, LINE, Lanes, Part, Shape, add, load_sums, multiply, streams, transpose};
 use bytemuck::Zeroable;
