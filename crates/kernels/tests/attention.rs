@@ -416,6 +416,21 @@ fn cases() -> Vec<Case> {
             group: 1,
             ..base.clone()
         },
+        // Weights of later blocks are small beside those before.
+        Case {
+            softcap: Some(0.5),
+            kv_heads: 1,
+            tokens: 330,
+            ..base.clone()
+        },
+        Case {
+            softcap: Some(0.5),
+            group: 1,
+            head_dim: 80,
+            window: Some(250),
+            tokens: 330,
+            ..base.clone()
+        },
         Case {
             group: 40,
             kv_heads: 1,

@@ -103,6 +103,24 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     fn reduce_sum(self, a: Self::F) -> f32;
     /// Largest lane, by [`Simd::max`] in the order of [`Simd::reduce_sum`]. NaN lanes give an unspecified lane.
     fn reduce_max(self, a: Self::F) -> f32;
+    /// Lane `i` below `R`, at most 8, is [`Simd::reduce_sum`] of `v[i]`; the others are not specified.
+    #[inline(always)]
+    fn reduce_sums<const R: usize>(self, v: [Self::F; R]) -> Self::F {
+        let mut sums = [0.0; 16];
+        for (v, sum) in v.into_iter().zip(&mut sums) {
+            *sum = self.reduce_sum(v);
+        }
+        self.load(&sums)
+    }
+    /// As [`Simd::reduce_sums`] with [`Simd::reduce_max`].
+    #[inline(always)]
+    fn reduce_maxima<const R: usize>(self, v: [Self::F; R]) -> Self::F {
+        let mut maxima = [0.0; 16];
+        for (v, max) in v.into_iter().zip(&mut maxima) {
+            *max = self.reduce_max(v);
+        }
+        self.load(&maxima)
+    }
 
     /// Nearest integers, ties to even. Lanes outside of the range of `i32` give unspecified values.
     fn to_int(self, a: Self::F) -> Self::I;

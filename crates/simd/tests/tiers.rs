@@ -175,6 +175,17 @@ impl Op for &Inputs {
             ("lanes", one_zero(s.lanes(self.from, self.to))),
             ("reduce_sum", scalar(s.reduce_sum(a))),
             ("reduce_max", scalar(s.reduce_max(small))),
+            ("reduce_sums of one", floats(s.reduce_sums([a]))[..1].to_vec()),
+            ("reduce_sums of three", floats(s.reduce_sums([a, b, c]))[..3].to_vec()),
+            (
+                "reduce_sums",
+                floats(s.reduce_sums([a, b, c, small, s.add(small, small), s.mul(a, b), s.neg(small), b]))[..8]
+                    .to_vec(),
+            ),
+            (
+                "reduce_maxima of five",
+                floats(s.reduce_maxima([small, s.neg(small), s.abs(small), s.zero(), small]))[..5].to_vec(),
+            ),
             ("to_int", ints(s.to_int(small))),
             ("to_float", floats(s.to_float(i))),
             ("bits", ints(s.bits(small))),
@@ -316,6 +327,8 @@ fn scalar_dots_and_conversions_match_their_definition() {
     }
     assert_eq!(s.reduce_sum(lanes), 120.0);
     assert_eq!(s.reduce_max(lanes), 15.0);
+    assert_eq!(s.reduce_sums([lanes, [1.0; 16]])[..2], [120.0, 16.0]);
+    assert_eq!(s.reduce_maxima([lanes, [1.0; 16], [-2.0; 16]])[..3], [15.0, 1.0, -2.0]);
     assert_eq!(
         s.to_int([
             0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 3.4, 3.6, 0., 0., 0., 0., 0., 0., 0., 0.

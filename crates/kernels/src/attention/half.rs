@@ -3,7 +3,7 @@
 //! Scores: `score = fma(k[d], q[d] * factor, score)` from zero, `d` in order. Output: per block a chain
 //! `o = fma(p[t], v[t], o)` from zero over the visible positions in order. All in `f32`, to which halves convert exactly.
 
-use super::{Cache, MAX_QUERIES, Softened, Stack, Tile};
+use super::{Cache, MAX_QUERIES, Merged, Stack, Tile};
 use crate::kv::{BLOCK_TOKENS, HalfBlock, MAX_HEAD_DIM};
 use cactus_simd::Simd;
 use std::ops::Range;
@@ -38,9 +38,6 @@ pub(super) struct Queries(Stack<f32, { MAX_QUERIES * MAX_HEAD_DIM }>);
 pub(super) struct Weights {
     p: [[f32; BLOCK_TOKENS]; ROWS],
     visible: [(usize, usize); ROWS],
-    /// Factors on earlier outputs and on this block's.
-    old: [f32; ROWS],
-    new: [f32; ROWS],
 }
 
 impl Cache for Half {
@@ -63,8 +60,6 @@ impl Cache for Half {
         Weights {
             p: [[0.0; BLOCK_TOKENS]; ROWS],
             visible: [(0, 0); ROWS],
-            old: [0.0; ROWS],
-            new: [0.0; ROWS],
         }
     }
 
@@ -100,6 +95,7 @@ impl Cache for Half {
         first: usize,
         dim: usize,
         out: &mut [[f32; BLOCK_TOKENS]],
+        largest: &mut [[f32; 16]],
     ) {
         // SAFETY: `load_queries` initialized the elements of `count` queries.
         let queries = unsafe { queries.0.initialized(count * dim) };
@@ -107,6 +103,11 @@ impl Cache for Half {
             out.len(),
             scores_of::<S, R, C>(s, block, queries, count, first, dim, out)
         );
+        for (scores, largest) in out.iter().zip(largest) {
+            let (scores, _) = scores.as_chunks::<16>();
+            let pairs = [0, 2].map(|j| s.max(s.load(&scores[j]), s.load(&scores[j + 1])));
+            s.store(s.max(pairs[0], pairs[1]), largest);
+        }
     }
 
     #[inline(always)]
@@ -116,20 +117,26 @@ impl Cache for Half {
         _dim: usize,
         row: usize,
         visible: &Range<usize>,
-        softened: Softened<S>,
+        p: [S::F; 4],
+        _merged: &Merged,
         weights: &mut Weights,
     ) {
         let (chunks, _) = weights.p[row].as_chunks_mut::<16>();
         for j in 0..4 {
-            s.store(softened.p[j], &mut chunks[j]);
+            s.store(p[j], &mut chunks[j]);
         }
         weights.visible[row] = (visible.start, visible.end);
-        weights.old[row] = softened.old;
-        weights.new[row] = softened.new;
     }
 
     #[inline(always)]
-    fn accumulate<S: Simd>(s: S, block: HalfBlock<'_>, weights: &mut Weights, dim: usize, outputs: &mut [f32]) {
+    fn accumulate<S: Simd>(
+        s: S,
+        block: HalfBlock<'_>,
+        merged: &Merged,
+        weights: &mut Weights,
+        dim: usize,
+        outputs: &mut [f32],
+    ) {
         let rows = outputs.len() / dim;
         // Queries that see different positions go apart: what one may not see must not even meet its zeros.
         let mut first = 0;
@@ -137,7 +144,7 @@ impl Cache for Half {
             let outputs = &mut outputs[first * dim..][..alike.len() * dim];
             with_tile!(
                 alike.len(),
-                accumulate_rows::<S, R, C>(s, block, weights, first, dim, outputs)
+                accumulate_rows::<S, R, C>(s, block, merged, weights, first, dim, outputs)
             );
             first += alike.len();
         }
@@ -185,6 +192,7 @@ fn scores_of<S: Simd, const R: usize, const C: usize>(
 fn accumulate_rows<S: Simd, const R: usize, const C: usize>(
     s: S,
     block: HalfBlock<'_>,
+    merged: &Merged,
     weights: &Weights,
     first: usize,
     dim: usize,
@@ -193,11 +201,11 @@ fn accumulate_rows<S: Simd, const R: usize, const C: usize>(
     let lines = dim / 16;
     let mut line = 0;
     while line + C <= lines {
-        accumulate_lines::<S, R, C>(s, block, weights, first, dim, line, outputs);
+        accumulate_lines::<S, R, C>(s, block, merged, weights, first, dim, line, outputs);
         line += C;
     }
     while line < lines {
-        accumulate_lines::<S, R, 1>(s, block, weights, first, dim, line, outputs);
+        accumulate_lines::<S, R, 1>(s, block, merged, weights, first, dim, line, outputs);
         line += 1;
     }
 }
@@ -207,6 +215,7 @@ fn accumulate_rows<S: Simd, const R: usize, const C: usize>(
 fn accumulate_lines<S: Simd, const R: usize, const C: usize>(
     s: S,
     block: HalfBlock<'_>,
+    merged: &Merged,
     weights: &Weights,
     first: usize,
     dim: usize,
@@ -231,7 +240,7 @@ fn accumulate_lines<S: Simd, const R: usize, const C: usize>(
         }
     }
     for r in 0..R {
-        let (old, new) = (s.splat(weights.old[first + r]), s.splat(weights.new[first + r]));
+        let (old, new) = (s.splat(merged.old[first + r]), s.splat(merged.new[first + r]));
         let (chunks, _) = outputs[r * dim + line * 16..][..C * 16].as_chunks_mut::<16>();
         for c in 0..C {
             s.store(s.fma(sums[r][c], new, s.mul(s.load(&chunks[c]), old)), &mut chunks[c]);

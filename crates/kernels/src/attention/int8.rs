@@ -4,11 +4,13 @@
 //! order, `score = fma(f32(dot) * key scale, sq, score)` from zero, where `dot` is exact.
 //!
 //! Output: with `top` the largest value scale among the visible positions of block and group, the weight of a position
-//! becomes the integer `w = round(p * (value scale * (16383 / top)))`, ties to even, in one rounding. The block's output
-//! `f32(sum of w * value) * (new * (top / 16383))` has an exact sum; `w` is split into two planes of seven bits, which
-//! unsigned-by-signed and signed-by-signed byte products both take.
+//! becomes the integer `w = round(p * (value scale * (n / top)))`, ties to even, in one rounding. The block's output
+//! `f32(sum of w * value) * (new * (top / n))` has an exact sum. `n` is 16383, and `w` is split into two planes of seven bits,
+//! which unsigned-by-signed and signed-by-signed byte products both take. Where the weights are small beside those of the blocks
+//! before, `n` is 127, and one plane holds them. So no weight is off by more than 3.1e-5 of the largest of its block, or by more than
+//! 6.2e-5 of the sum of all.
 
-use super::{Cache, MAX_QUERIES, MAX_ROWS, Softened, Stack, Tile, lanes_of, with_few_rows, with_rows};
+use super::{Cache, MAX_QUERIES, MAX_ROWS, Merged, Stack, Tile, lanes_of, with_few_rows, with_rows};
 use crate::kv::{BLOCK_TOKENS, GROUP, Int8Block, MAX_HEAD_DIM, Rotated};
 use crate::math::ROUNDING_SHIFT;
 use crate::matmul::Cell;
@@ -17,21 +19,21 @@ use cactus_simd::Simd;
 use std::ops::Range;
 
 const MAX_GROUPS: usize = MAX_HEAD_DIM / GROUP;
-/// Largest integer weight.
-const TOP_WEIGHT: f32 = 16383.0;
+/// Largest integer of two planes, and of one.
+const TOP_WEIGHTS: [f32; 2] = [16383.0, 127.0];
 
 /// [`KvDType::I8G32`](crate::KvDType::I8G32).
 pub(super) struct Int8;
 
-/// Quantized queries, `[groups][queries]`.
+/// Quantized queries, `[groups][queries]`; instead of their sums they have what sums of products begin with.
 pub(super) struct Queries(Stack<Cell, { MAX_QUERIES * MAX_GROUPS }>);
 
 /// What the value scales of a group contribute to the weights of one block.
 #[derive(Clone, Copy, Zeroable)]
 struct ValueWeights {
-    /// `value scale * (16383 / top)`.
+    /// `value scale * (n / top)`.
     ratios: [[f32; 16]; 4],
-    /// `top / 16383`.
+    /// `top / n`.
     unit: f32,
 }
 
@@ -44,14 +46,12 @@ struct Planes {
 }
 
 pub(super) struct Weights {
-    /// Of the block as a whole, for queries that see all of it, by group.
-    full: Stack<ValueWeights, MAX_GROUPS>,
-    full_is_ready: bool,
+    /// Of the block as a whole, for queries that see all of it, by group: for two planes, and for one.
+    full: [Stack<ValueWeights, MAX_GROUPS>; 2],
+    full_is_ready: [bool; 2],
     /// Of the part that one query sees.
     part: Stack<ValueWeights, MAX_GROUPS>,
     planes: Stack<[Planes; MAX_ROWS], MAX_GROUPS>,
-    /// Factors on earlier outputs.
-    old: [f32; MAX_ROWS],
     /// Quads of positions that any row of the register tile sees.
     quads: Range<usize>,
 }
@@ -74,11 +74,10 @@ impl Cache for Int8 {
     #[inline(always)]
     fn weight_memory() -> Weights {
         Weights {
-            full: Stack::new(),
-            full_is_ready: false,
+            full: [Stack::new(), Stack::new()],
+            full_is_ready: [false; 2],
             part: Stack::new(),
             planes: Stack::new(),
-            old: [0.0; MAX_ROWS],
             quads: 0..0,
         }
     }
@@ -86,7 +85,8 @@ impl Cache for Int8 {
     #[inline(always)]
     fn clear_weights(weights: &mut Weights, dim: usize) {
         let groups = dim / GROUP;
-        weights.full.zeroed(groups);
+        weights.full[0].zeroed(groups);
+        weights.full[1].zeroed(groups);
         weights.part.zeroed(groups);
         weights.planes.zeroed(groups);
     }
@@ -102,6 +102,9 @@ impl Cache for Int8 {
             for g in 0..groups {
                 let mut cell = rotated.quantized(s, g);
                 cell.scale *= factor;
+                let mut start = [0; 16];
+                s.store_i(s.dot_start(cell.sum), &mut start);
+                cell.sum = start[0];
                 cells[g * count + index] = cell;
             }
         }
@@ -114,7 +117,7 @@ impl Cache for Int8 {
 
     #[inline(always)]
     fn begin_block(weights: &mut Weights) {
-        weights.full_is_ready = false;
+        weights.full_is_ready = [false; 2];
     }
 
     #[inline(always)]
@@ -126,10 +129,14 @@ impl Cache for Int8 {
         first: usize,
         dim: usize,
         out: &mut [[f32; BLOCK_TOKENS]],
+        largest: &mut [[f32; 16]],
     ) {
         // SAFETY: `load_queries` initialized the cells of `count` queries.
         let cells = unsafe { queries.0.initialized(count * (dim / GROUP)) };
-        with_rows!(out.len(), scores_of::<S, R>(s, block, cells, count, first, dim, out));
+        with_rows!(
+            out.len(),
+            scores_of::<S, R>(s, block, cells, count, first, dim, out, largest)
+        );
     }
 
     #[inline(always)]
@@ -139,7 +146,8 @@ impl Cache for Int8 {
         dim: usize,
         row: usize,
         visible: &Range<usize>,
-        softened: Softened<S>,
+        p: [S::F; 4],
+        merged: &Merged,
         weights: &mut Weights,
     ) {
         let groups = dim / GROUP;
@@ -148,48 +156,64 @@ impl Cache for Int8 {
             0 => quads,
             _ => weights.quads.start.min(quads.start)..weights.quads.end.max(quads.end),
         };
+        let small = usize::from(merged.is_small(row));
         // SAFETY: `clear_weights` initialized all groups of both, and of the planes.
         let (full, part, planes) = unsafe {
             (
-                weights.full.initialized_mut(groups),
+                weights.full[small].initialized_mut(groups),
                 weights.part.initialized_mut(groups),
                 weights.planes.initialized_mut(groups),
             )
         };
         let values = if visible.len() == BLOCK_TOKENS {
-            if !weights.full_is_ready {
-                value_weights(s, block, visible, full);
-                weights.full_is_ready = true;
+            if !weights.full_is_ready[small] {
+                value_weights(s, block, visible, TOP_WEIGHTS[small], full);
+                weights.full_is_ready[small] = true;
             }
             full
         } else {
-            value_weights(s, block, visible, part);
+            value_weights(s, block, visible, TOP_WEIGHTS[small], part);
             part
         };
-        weights.old[row] = softened.old;
         for (values, planes) in values.iter().zip(planes) {
             let mut integers = [s.splat_i(0); 4];
             for j in 0..4 {
-                let shifted = s.fma(softened.p[j], s.load(&values.ratios[j]), s.splat(ROUNDING_SHIFT));
-                integers[j] = s.bits(shifted);
+                integers[j] = s.bits(s.fma(p[j], s.load(&values.ratios[j]), s.splat(ROUNDING_SHIFT)));
             }
             let planes = &mut planes[row];
-            s.store_planes(
-                integers,
-                bytemuck::cast_mut(&mut planes.high),
-                bytemuck::cast_mut(&mut planes.low),
-            );
-            planes.unit = softened.new * values.unit;
+            if small == 1 {
+                s.store_bytes(integers, bytemuck::cast_mut(&mut planes.low));
+                planes.high = [0; 16];
+            } else {
+                s.store_planes(
+                    integers,
+                    bytemuck::cast_mut(&mut planes.high),
+                    bytemuck::cast_mut(&mut planes.low),
+                );
+            }
+            planes.unit = merged.new[row] * values.unit;
         }
     }
 
     #[inline(always)]
-    fn accumulate<S: Simd>(s: S, block: Int8Block<'_>, weights: &mut Weights, dim: usize, outputs: &mut [f32]) {
+    fn accumulate<S: Simd>(
+        s: S,
+        block: Int8Block<'_>,
+        merged: &Merged,
+        weights: &mut Weights,
+        dim: usize,
+        outputs: &mut [f32],
+    ) {
+        let rows = outputs.len() / dim;
+        if (0..rows).all(|row| merged.is_small(row)) {
+            with_rows!(rows, accumulate_small::<S, R>(s, block, merged, weights, dim, outputs));
+            return;
+        }
         let step = S::TILE_ROWS / 2;
         for (i, outputs) in outputs.chunks_mut(step * dim).enumerate() {
             with_few_rows!(
                 outputs.len() / dim,
-                accumulate_rows::<S, R>(s, block, weights, i * step, dim, outputs)
+                accumulate_rows::<S, R>(s, block, merged, weights, i * step, dim, outputs)
             );
         }
     }
@@ -197,6 +221,7 @@ impl Cache for Int8 {
 
 /// Scores of `R` queries.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 fn scores_of<S: Simd, const R: usize>(
     s: S,
     block: Int8Block<'_>,
@@ -205,43 +230,85 @@ fn scores_of<S: Simd, const R: usize>(
     first: usize,
     dim: usize,
     out: &mut [[f32; BLOCK_TOKENS]],
+    largest: &mut [[f32; 16]],
 ) {
-    let Some(out) = out.first_chunk_mut::<R>() else { return };
-    for (j, keys) in block.keys.chunks_exact(dim / 4).enumerate() {
-        let mut scores = [s.zero(); R];
-        for (g, quads) in keys.as_chunks::<8>().0.iter().enumerate() {
-            let Some(cells) = cells[g * count + first..].first_chunk::<R>() else {
-                return;
-            };
-            let mut dots = [s.splat_i(0); R];
-            for r in 0..R {
-                dots[r] = s.dot_start(cells[r].sum);
-            }
-            for (quad, bytes) in quads.iter().enumerate() {
-                let keys = s.load_quads(bytes);
-                for r in 0..R {
-                    dots[r] = s.dot(dots[r], keys, cells[r].quads[quad]);
-                }
-            }
-            let key_scale = s.load(&block.key_scales[g * 4 + j]);
-            for r in 0..R {
-                scores[r] = s.fma(
-                    s.mul(s.to_float(dots[r]), key_scale),
-                    s.splat(cells[r].scale),
-                    scores[r],
-                );
-            }
-        }
-        for r in 0..R {
-            let (chunks, _) = out[r].as_chunks_mut::<16>();
-            s.store(scores[r], &mut chunks[j]);
-        }
+    // Products of a group are chains; eight of them do not keep the multipliers of AVX-512 busy.
+    if S::TILE_ROWS >= 8 {
+        score_vectors::<S, R, 2>(s, block, cells, count, first, dim, out, largest);
+    } else {
+        score_vectors::<S, R, 1>(s, block, cells, count, first, dim, out, largest);
     }
 }
 
-/// Relative value scales of the `visible` slots; the others get zero, whatever the memory holds.
+/// As [`scores_of`], `C` vectors of 16 keys at a time.
 #[inline(always)]
-fn value_weights<S: Simd>(s: S, block: Int8Block<'_>, visible: &Range<usize>, out: &mut [ValueWeights]) {
+#[allow(clippy::too_many_arguments)]
+fn score_vectors<S: Simd, const R: usize, const C: usize>(
+    s: S,
+    block: Int8Block<'_>,
+    cells: &[Cell],
+    count: usize,
+    first: usize,
+    dim: usize,
+    out: &mut [[f32; BLOCK_TOKENS]],
+    largest: &mut [[f32; 16]],
+) {
+    let (Some(out), Some(largest)) = (out.first_chunk_mut::<R>(), largest.first_chunk_mut::<R>()) else {
+        return;
+    };
+    let quads = dim / 4;
+    let mut maxima = [s.splat(f32::NEG_INFINITY); R];
+    for j in (0..4).step_by(C) {
+        for g in 0..dim / GROUP {
+            let Some(cells) = cells[g * count + first..].first_chunk::<R>() else {
+                return;
+            };
+            let mut dots = [[s.splat_i(0); C]; R];
+            for r in 0..R {
+                dots[r] = [s.splat_i(cells[r].sum); C];
+            }
+            let mut keys = [&[[0; 64]; 8]; C];
+            for c in 0..C {
+                let Some(of_group) = block.keys[(j + c) * quads + g * 8..].first_chunk::<8>() else {
+                    return;
+                };
+                keys[c] = of_group;
+            }
+            for quad in 0..8 {
+                for c in 0..C {
+                    let key = s.load_quads(&keys[c][quad]);
+                    for r in 0..R {
+                        dots[r][c] = s.dot(dots[r][c], key, cells[r].quads[quad]);
+                    }
+                }
+            }
+            for c in 0..C {
+                let key_scale = s.load(&block.key_scales[g * 4 + j + c]);
+                for r in 0..R {
+                    let (scores, _) = out[r].as_chunks_mut::<16>();
+                    let scores = &mut scores[j + c];
+                    let before = if g == 0 { s.zero() } else { s.load(scores) };
+                    let score = s.fma(
+                        s.mul(s.to_float(dots[r][c]), key_scale),
+                        s.splat(cells[r].scale),
+                        before,
+                    );
+                    s.store(score, scores);
+                    if (g + 1) * GROUP == dim {
+                        maxima[r] = s.max(score, maxima[r]);
+                    }
+                }
+            }
+        }
+    }
+    for r in 0..R {
+        s.store(maxima[r], &mut largest[r]);
+    }
+}
+
+/// Relative value scales of the `visible` slots, for integers up to `n`; the others get zero, whatever the memory holds.
+#[inline(always)]
+fn value_weights<S: Simd>(s: S, block: Int8Block<'_>, visible: &Range<usize>, n: f32, out: &mut [ValueWeights]) {
     for (g, out) in out.iter_mut().enumerate() {
         let mut scales = [s.zero(); 4];
         for j in 0..4 {
@@ -251,11 +318,11 @@ fn value_weights<S: Simd>(s: S, block: Int8Block<'_>, visible: &Range<usize>, ou
             }
         }
         let top = s.reduce_max(s.max(s.max(scales[0], scales[1]), s.max(scales[2], scales[3])));
-        let inverse = s.splat(if top > 0.0 { TOP_WEIGHT / top } else { 0.0 });
+        let inverse = s.splat(if top > 0.0 { n / top } else { 0.0 });
         for j in 0..4 {
             s.store(s.mul(scales[j], inverse), &mut out.ratios[j]);
         }
-        out.unit = top * (1.0 / TOP_WEIGHT);
+        out.unit = top * (1.0 / n);
     }
 }
 
@@ -264,6 +331,7 @@ fn value_weights<S: Simd>(s: S, block: Int8Block<'_>, visible: &Range<usize>, ou
 fn accumulate_rows<S: Simd, const R: usize>(
     s: S,
     block: Int8Block<'_>,
+    merged: &Merged,
     weights: &Weights,
     first: usize,
     dim: usize,
@@ -271,23 +339,41 @@ fn accumulate_rows<S: Simd, const R: usize>(
 ) {
     // Integer sums are rows by two planes by vectors: all of them fit the registers.
     if S::TILE_ROWS >= 8 {
-        accumulate_vectors::<S, R, 2>(s, block, weights, first, dim, outputs);
+        accumulate_vectors::<S, R, 2, 2>(s, block, merged, weights, first, dim, outputs);
     } else {
-        accumulate_vectors::<S, R, 1>(s, block, weights, first, dim, outputs);
+        accumulate_vectors::<S, R, 1, 2>(s, block, merged, weights, first, dim, outputs);
     }
 }
 
-/// As [`accumulate_rows`], `C` vectors of the head dimension at a time.
+/// As [`accumulate_rows`] for all rows of a register tile whose weights are small.
 #[inline(always)]
-fn accumulate_vectors<S: Simd, const R: usize, const C: usize>(
+fn accumulate_small<S: Simd, const R: usize>(
     s: S,
     block: Int8Block<'_>,
+    merged: &Merged,
+    weights: &Weights,
+    dim: usize,
+    outputs: &mut [f32],
+) {
+    if S::TILE_ROWS >= 8 {
+        accumulate_vectors::<S, R, 2, 1>(s, block, merged, weights, 0, dim, outputs);
+    } else {
+        accumulate_vectors::<S, R, 1, 1>(s, block, merged, weights, 0, dim, outputs);
+    }
+}
+
+/// As [`accumulate_rows`], `C` vectors of the head dimension at a time, with the low one or with both of `P` planes.
+#[inline(always)]
+fn accumulate_vectors<S: Simd, const R: usize, const C: usize, const P: usize>(
+    s: S,
+    block: Int8Block<'_>,
+    merged: &Merged,
     weights: &Weights,
     first: usize,
     dim: usize,
     outputs: &mut [f32],
 ) {
-    let Some(old) = weights.old[first..].first_chunk::<R>() else {
+    let Some(old) = merged.old[first..].first_chunk::<R>() else {
         return;
     };
     let lines = dim / 16;
@@ -298,8 +384,8 @@ fn accumulate_vectors<S: Simd, const R: usize, const C: usize>(
         let Some(planes) = planes[at * 16 / GROUP][first..].first_chunk::<R>() else {
             return;
         };
-        let mut high = [[s.splat_i(0); C]; R];
-        let mut low = [[s.splat_i(0); C]; R];
+        // Of the low plane, then of the high one.
+        let mut sums = [[[s.splat_i(0); C]; R]; P];
         for (line, quad) in visible.chunks_exact(lines).zip(weights.quads.clone()) {
             let Some(line) = line[at..].first_chunk::<C>() else {
                 return;
@@ -310,10 +396,11 @@ fn accumulate_vectors<S: Simd, const R: usize, const C: usize>(
             }
             for r in 0..R {
                 // In 0..16 as `quads` ends at 16 at most; the mask tells the compiler.
-                let (h, l) = (planes[r].high[quad & 15], planes[r].low[quad & 15]);
+                let of_planes = [planes[r].low[quad & 15], planes[r].high[quad & 15]];
                 for c in 0..C {
-                    high[r][c] = s.dot_plain(high[r][c], values[c], h);
-                    low[r][c] = s.dot_plain(low[r][c], values[c], l);
+                    for p in 0..P {
+                        sums[p][r][c] = s.dot_plain(sums[p][r][c], values[c], of_planes[p]);
+                    }
                 }
             }
         }
@@ -321,8 +408,14 @@ fn accumulate_vectors<S: Simd, const R: usize, const C: usize>(
             let (unit, old) = (s.splat(planes[r].unit), s.splat(old[r]));
             let (chunks, _) = outputs[r * dim + at * 16..][..C * 16].as_chunks_mut::<16>();
             for c in 0..C {
-                let sum = s.to_float(s.add_i(s.shl_i::<7>(high[r][c]), low[r][c]));
-                s.store(s.fma(sum, unit, s.mul(s.load(&chunks[c]), old)), &mut chunks[c]);
+                let sum = match P {
+                    1 => sums[0][r][c],
+                    _ => s.add_i(s.shl_i::<7>(sums[P - 1][r][c]), sums[0][r][c]),
+                };
+                s.store(
+                    s.fma(s.to_float(sum), unit, s.mul(s.load(&chunks[c]), old)),
+                    &mut chunks[c],
+                );
             }
         }
     }

@@ -7,18 +7,19 @@
 //! positions, in ascending order. For each query and block, with `s` the scores in units of `log2 e`, `m` the running
 //! maximum, `b` the block's own maximum and all of it in `f32`:
 //!
-//! - `p = 2^(s - b)`, zero where masked; block sum = `(p0 + p1) + (p2 + p3)` over its four vectors of 16 positions;
-//! - of `old = 2^(m - max(m, b))` and `new = 2^(b - max(m, b))`, one of which is 1: sum = `fma(block sum, new, sum * old)`
-//!   lane by lane, output = `fma(block output, new, output * old)`.
+//! - `p = 2^(s - b)`, zero where masked; block sum = the sum of all lanes of `(p0 + p1) + (p2 + p3)`, its four vectors of 16 positions;
+//! - of `old = 2^(m - max(m, b))` and `new = 2^(b - max(m, b))`, one of which is 1: sum = `fma(block sum, new, sum * old)`,
+//!   output = `fma(block output, new, output * old)`.
 //!
-//! At the end the output is multiplied by the reciprocal of the reduced sum; a sink, the score of a head that has no value,
+//! At the end the output is multiplied by the reciprocal of the sum; a sink, the score of a head that has no value,
 //! joins that sum as a block of one position would. A query never takes part in a block of which
 //! it sees nothing, and within a block masked positions contribute exact zeros, whatever the memory holds there. So the
 //! bits depend neither on the chunks in which positions arrive, nor on threads, nor on what other queries a tile holds.
 //!
 //! With 8-bit storage both products are integer dot products: queries are quantized like keys, and the weights `p` times
 //! the value scales (relative to the largest one visible in block and group) become integers of 14 bits, whose error, at
-//! most 3.1e-5 of the largest weight, is far below that of 8-bit values. See `int8`. With half-precision storage both are
+//! most 3.1e-5 of the largest weight, is far below that of 8-bit values. Where 64 times the largest weight of a block is no more than the
+//! sum of all before, 7 bits are as good and take half the products. See `int8`. With half-precision storage both are
 //! chains of fused multiply-adds in `f32`, see `half`.
 //!
 //! # Splitting
@@ -29,6 +30,7 @@
 
 mod half;
 mod int8;
+mod plan;
 
 use crate::exec::{Exec, SharedMut, check_strided};
 use crate::kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
@@ -36,13 +38,19 @@ use crate::math::{exp2_weight, tanh};
 use crate::parts::part_range;
 use bytemuck::Zeroable;
 use cactus_simd::{Op, Simd};
+use plan::Plan;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Most queries of a tile.
 const MAX_QUERIES: usize = 32;
+/// Most queries of a tile that waits for memory.
+const FEW: usize = 16;
 /// Most queries of a register tile.
 const MAX_ROWS: usize = 8;
+
+/// Weights of a block are small where those before add up to this times the largest of them.
+const SMALL: f32 = 64.0;
 
 /// What attention makes of queries and keys.
 #[derive(Clone, Copy, Debug)]
@@ -249,72 +257,6 @@ fn check_ends(until: &[u32], runs: &[KvRun<'_>], rows: usize) {
     }
 }
 
-/// Reading keys and values, in units of what is computed with them for one query.
-const READ_COST: usize = 4;
-
-/// How the queries of a run are cut into tiles.
-struct Plan {
-    kv_heads: usize,
-    /// Query heads of a KV head, of a tile, and tiles they make.
-    group: usize,
-    tile_heads: usize,
-    splits: usize,
-    rows: usize,
-    tile_rows: usize,
-}
-
-impl Plan {
-    fn new(kv_heads: usize, group: usize, rows: usize, threads: usize) -> Self {
-        // What the thread with most tiles does: each reads keys and values once, and computes for each of its queries.
-        let cost = |heads: usize| {
-            let tiles = kv_heads * group.div_ceil(heads) * rows.div_ceil(Self::rows_of(heads, rows));
-            tiles.div_ceil(threads) * (READ_COST + heads * Self::rows_of(heads, rows))
-        };
-        let most = group.min(MAX_QUERIES);
-        // Of equals the one with the fewest reads.
-        let tile_heads = (1..=most).rev().min_by_key(|&heads| cost(heads)).unwrap_or(most);
-        Self::of(kv_heads, group, rows, tile_heads)
-    }
-
-    /// As many heads in a tile as it can have: keys and values are read as few times as can be.
-    fn few_reads(kv_heads: usize, group: usize, rows: usize) -> Self {
-        Self::of(kv_heads, group, rows, group.min(MAX_QUERIES))
-    }
-
-    fn of(kv_heads: usize, group: usize, rows: usize, tile_heads: usize) -> Self {
-        Self {
-            kv_heads,
-            group,
-            tile_heads,
-            splits: group.div_ceil(tile_heads),
-            rows,
-            tile_rows: Self::rows_of(tile_heads, rows),
-        }
-    }
-
-    /// Rows of a tile of so many heads.
-    fn rows_of(heads: usize, rows: usize) -> usize {
-        (MAX_QUERIES / heads).clamp(1, rows.max(1))
-    }
-
-    fn tiles(&self) -> usize {
-        self.kv_heads * self.splits * self.rows.div_ceil(self.tile_rows)
-    }
-
-    /// KV head, query heads within its group, and rows of a tile; the longest tiles, those of late rows, come first.
-    fn tile(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
-        let (row_tile, rest) = (
-            index / (self.kv_heads * self.splits),
-            index % (self.kv_heads * self.splits),
-        );
-        let (split, kv_head) = (rest / self.kv_heads, rest % self.kv_heads);
-        let last = self.rows.div_ceil(self.tile_rows) - 1;
-        let first_row = (last - row_tile) * self.tile_rows;
-        let heads = split * self.tile_heads..((split + 1) * self.tile_heads).min(self.group);
-        (kv_head, heads, first_row..(first_row + self.tile_rows).min(self.rows))
-    }
-}
-
 /// What is the same for all tiles of a call.
 #[derive(Clone, Copy)]
 struct Attend<'a> {
@@ -423,13 +365,15 @@ impl Tile<'_> {
         C::load_queries(s, self, &mut query_memory);
         let mut output_memory = Stack::<f32, { MAX_QUERIES * MAX_HEAD_DIM }>::new();
         let outputs = output_memory.zeroed(queries * dim);
-        let mut sum_memory = Stack::<[f32; 16], MAX_QUERIES>::new();
-        let sums = sum_memory.zeroed(queries);
+        let mut sums = [0.0; MAX_QUERIES];
         let mut maxima = [f32::NEG_INFINITY; MAX_QUERIES];
         let mut scores = [[0.0; BLOCK_TOKENS]; MAX_ROWS];
+        // Of the scores of a row the largest in each lane, then the sums of its weights.
+        let mut lanes = [[0.0; 16]; MAX_ROWS];
         let mut weights = C::weight_memory();
         C::clear_weights(&mut weights, dim);
         let step = C::rows::<S>();
+        let bends = self.attention.softcap.is_some() || self.attention.slopes.is_some();
         // The positions that each query sees, asked once: it takes as long as a few vectors of scores.
         let mut sight_memory = Stack::<[usize; 2], MAX_QUERIES>::new();
         let sight = sight_memory.zeroed(queries);
@@ -446,11 +390,11 @@ impl Tile<'_> {
             let bytes = &self.kv[self.layout.head_range(self.kv_head, page)];
             let cached = C::block(bytes, dim);
             let reference = self.layout.reference(self.kv, self.kv_head, page);
-            let has_reference = reference.iter().any(|&x| x != 0.0);
+            let has_reference = holds_any(s, reference);
             C::begin_block(&mut weights);
             // The block that is needed next, half of it now: what a core fetches ahead by itself leaves half of the
-            // bandwidth unused.
-            let next = if block < last_block {
+            // bandwidth unused. Many queries take longer than that.
+            let next = if block < last_block && queries <= FEW {
                 &self.kv[self.layout.head_range(self.kv_head, self.run.pages[block + 1])]
             } else {
                 &[]
@@ -461,48 +405,48 @@ impl Tile<'_> {
             while first < active.end {
                 let rows = step.min(active.end - first);
                 prefetch(s, std::mem::take(&mut next_now));
-                C::scores(s, cached, &query_memory, queries, first, dim, &mut scores[..rows]);
-                let mut block_maxima = [0.0; 16];
+                C::scores(
+                    s,
+                    cached,
+                    &query_memory,
+                    queries,
+                    first,
+                    dim,
+                    &mut scores[..rows],
+                    &mut lanes[..rows],
+                );
                 let mut seen = [const { 0..0 }; MAX_ROWS];
-                let sights = &sight[first..first + rows];
-                for (i, ((scores, seen), [start, end])) in
-                    scores[..rows].iter_mut().zip(&mut seen).zip(sights).enumerate()
-                {
-                    *seen = start.saturating_sub(base)..(end - base).min(BLOCK_TOKENS);
-                    let offset = match has_reference {
-                        true => dot(s, self.query(first + i), reference) * self.score_factor(),
-                        false => 0.0,
-                    };
-                    block_maxima[i] = self.finish_scores(s, scores, offset, first + i, base, seen);
+                for (i, [start, end]) in sight[first..first + rows].iter().enumerate() {
+                    let visible = start.saturating_sub(base)..(end - base).min(BLOCK_TOKENS);
+                    if bends || has_reference || visible.len() < BLOCK_TOKENS {
+                        let offset = match has_reference {
+                            true => dot(s, self.query(first + i), reference) * self.score_factor(),
+                            false => 0.0,
+                        };
+                        let largest = self.finish_scores(s, &mut scores[i], offset, first + i, base, &visible);
+                        s.store(largest, &mut lanes[i]);
+                    }
+                    seen[i] = visible;
                 }
-                let (old, new) = merge_maxima(s, &block_maxima, &mut maxima[first..first + rows]);
+                let merged = merge(
+                    s,
+                    with_rows!(rows, maxima_of::<S, R>(s, &lanes)),
+                    &mut maxima[first..first + rows],
+                    &mut sums[first..first + rows],
+                );
                 for (i, (scores, visible)) in scores[..rows].iter().zip(&seen).enumerate() {
-                    let query = first + i;
-                    let p = weights_of(s, scores, block_maxima[i], visible);
-                    let block_sum = s.add(s.add(p[0], p[1]), s.add(p[2], p[3]));
-                    let sum = &mut sums[query];
-                    s.store(
-                        s.fma(block_sum, s.splat(new[i]), s.mul(s.load(sum), s.splat(old[i]))),
-                        sum,
-                    );
-                    C::store_weights(
-                        s,
-                        cached,
-                        dim,
-                        i,
-                        visible,
-                        Softened {
-                            p,
-                            old: old[i],
-                            new: new[i],
-                        },
-                        &mut weights,
-                    );
+                    let p = weights_of(s, scores, merged.maxima[i], visible);
+                    s.store(s.add(s.add(p[0], p[1]), s.add(p[2], p[3])), &mut lanes[i]);
+                    C::store_weights(s, cached, dim, i, visible, p, &merged, &mut weights);
                 }
+                let sums = &mut sums[first..first + rows];
+                let block_sums = with_rows!(rows, sums_of::<S, R>(s, &lanes));
+                s.store_partial(s.fma(block_sums, s.load(&merged.new), s.load_partial(sums)), sums);
                 prefetch(s, std::mem::take(&mut next_later));
                 C::accumulate(
                     s,
                     cached,
+                    &merged,
                     &mut weights,
                     dim,
                     &mut outputs[first * dim..(first + rows) * dim],
@@ -520,7 +464,6 @@ impl Tile<'_> {
             let start = ((self.first_row + row) * self.attention.q_heads + head) * head_dim;
             // SAFETY: tiles are disjoint sets of rows and heads.
             let out = unsafe { self.out.piece(start..start + head_dim) };
-            let sum = s.reduce_sum(s.load(sum));
             let scale = s.splat(match self.attention.sinks {
                 None => 1.0 / sum,
                 Some(sinks) => scale_beside(s, sinks[head] * std::f32::consts::LOG2_E, sum, max),
@@ -532,7 +475,7 @@ impl Tile<'_> {
     }
 
     /// Adds `offset` to the scores of query `index` with the block beginning at `base`, caps them, makes those of distant
-    /// keys smaller, and masks all but those of the slots `visible` with minus infinity; returns the largest.
+    /// keys smaller, and masks all but those of the slots `visible` with minus infinity; returns the largest of each lane.
     #[inline(always)]
     fn finish_scores<S: Simd>(
         &self,
@@ -542,32 +485,28 @@ impl Tile<'_> {
         index: usize,
         base: usize,
         visible: &Range<usize>,
-    ) -> f32 {
+    ) -> S::F {
         let Attention { softcap, slopes, .. } = self.attention;
         let (scores, _) = scores.as_chunks_mut::<16>();
         let mut v = [s.zero(); 4];
         for j in 0..4 {
             v[j] = s.add(s.load(&scores[j]), s.splat(offset));
-        }
-        if softcap.is_some() || slopes.is_some() || visible.len() < BLOCK_TOKENS || offset != 0.0 {
-            for j in 0..4 {
-                if let Some(cap) = *softcap {
-                    let capped = tanh(s, s.div(v[j], s.splat(cap)));
-                    v[j] = s.mul(s.mul(capped, s.splat(cap)), s.splat(std::f32::consts::LOG2_E));
-                }
-                if let Some(slopes) = slopes {
-                    let position = self.run.past + self.rows.start + index / self.heads.len();
-                    let slope = slopes[self.heads.start + index % self.heads.len()] * std::f32::consts::LOG2_E;
-                    // Whole numbers below 2^24, so exact.
-                    let first = (base + 16 * j) as f32 - position as f32;
-                    let distance = s.add(s.load(&LANES), s.splat(first));
-                    v[j] = s.fma(distance, s.splat(slope), v[j]);
-                }
-                v[j] = s.select(lanes_of(s, visible, j), v[j], s.splat(f32::NEG_INFINITY));
-                s.store(v[j], &mut scores[j]);
+            if let Some(cap) = *softcap {
+                let capped = tanh(s, s.div(v[j], s.splat(cap)));
+                v[j] = s.mul(s.mul(capped, s.splat(cap)), s.splat(std::f32::consts::LOG2_E));
             }
+            if let Some(slopes) = slopes {
+                let position = self.run.past + self.rows.start + index / self.heads.len();
+                let slope = slopes[self.heads.start + index % self.heads.len()] * std::f32::consts::LOG2_E;
+                // Whole numbers below 2^24, so exact.
+                let first = (base + 16 * j) as f32 - position as f32;
+                let distance = s.add(s.load(&LANES), s.splat(first));
+                v[j] = s.fma(distance, s.splat(slope), v[j]);
+            }
+            v[j] = s.select(lanes_of(s, visible, j), v[j], s.splat(f32::NEG_INFINITY));
+            s.store(v[j], &mut scores[j]);
         }
-        s.reduce_max(s.max(s.max(v[0], v[1]), s.max(v[2], v[3])))
+        s.max(s.max(v[0], v[1]), s.max(v[2], v[3]))
     }
 }
 
@@ -578,10 +517,9 @@ const LANES: [f32; 16] = [
 /// What outputs are multiplied by where a `sink` has its share beside weights that add up to `sum` relative to `max`.
 #[inline(always)]
 fn scale_beside<S: Simd>(s: S, sink: f32, sum: f32, max: f32) -> f32 {
-    let (mut block, mut maxima) = ([0.0; 16], [max]);
-    block[0] = sink;
-    let (old, new) = merge_maxima(s, &block, &mut maxima);
-    old[0] / (sum * old[0] + new[0])
+    let (mut maxima, mut sums) = ([max], [sum]);
+    let merged = merge(s, s.splat(sink), &mut maxima, &mut sums);
+    merged.old[0] / (sums[0] + merged.new[0])
 }
 
 /// `x·y` of equal lengths, in 16 chains of fused multiply-adds.
@@ -598,6 +536,16 @@ fn dot<S: Simd>(s: S, x: &[f32], y: &[f32]) -> f32 {
     s.reduce_sum(sum)
 }
 
+/// Whether any of `x`, none of which is NaN, is not zero.
+#[inline(always)]
+fn holds_any<S: Simd>(s: S, x: &[f32]) -> bool {
+    let mut largest = s.zero();
+    for x in x.chunks(16) {
+        largest = s.max(largest, s.abs(s.load_partial(x)));
+    }
+    s.reduce_max(largest) != 0.0
+}
+
 #[inline(always)]
 fn prefetch<S: Simd>(s: S, bytes: &[u8]) {
     for line in bytes.chunks(64) {
@@ -605,18 +553,68 @@ fn prefetch<S: Simd>(s: S, bytes: &[u8]) {
     }
 }
 
-/// Merges the maxima of a block into the running ones; returns the factors on what was summed before and on the block.
+/// How the weights of a block join those of the blocks before, for each row of a register tile.
+struct Merged {
+    /// Largest score of the block.
+    maxima: [f32; 16],
+    /// Factors on what was summed before.
+    old: [f32; 16],
+    /// Factors on weights relative to the block's maximum.
+    new: [f32; 16],
+    /// Whether all weights of the block are so small a share of those before that a byte holds each: 1, else 0.
+    small: [f32; 16],
+}
+
+impl Merged {
+    #[inline(always)]
+    fn is_small(&self, row: usize) -> bool {
+        self.small[row] != 0.0
+    }
+}
+
+/// Merges the `block` maxima of some rows into the running ones and multiplies what was summed before with the factor on it.
 #[inline(always)]
-fn merge_maxima<S: Simd>(s: S, block_maxima: &[f32; 16], maxima: &mut [f32]) -> ([f32; 16], [f32; 16]) {
-    let (block, running) = (s.load(block_maxima), s.load_partial(maxima));
+fn merge<S: Simd>(s: S, block: S::F, maxima: &mut [f32], sums: &mut [f32]) -> Merged {
+    let running = s.load_partial(maxima);
     let smaller = exp2_weight(s, s.neg(s.abs(s.sub(running, block))));
     let one = s.splat(1.0);
     let rises = s.le(running, block);
-    let (mut old, mut new) = ([0.0; 16], [0.0; 16]);
-    s.store(s.select(rises, smaller, one), &mut old);
-    s.store(s.select(rises, one, smaller), &mut new);
+    let (old, new) = (s.select(rises, smaller, one), s.select(rises, one, smaller));
     s.store_partial(s.select(rises, block, running), maxima);
-    (old, new)
+    let before = s.mul(s.load_partial(sums), old);
+    s.store_partial(before, sums);
+    let small = s.le(s.mul(new, s.splat(SMALL)), before);
+    let mut merged = Merged {
+        maxima: [0.0; 16],
+        old: [0.0; 16],
+        new: [0.0; 16],
+        small: [0.0; 16],
+    };
+    s.store(block, &mut merged.maxima);
+    s.store(old, &mut merged.old);
+    s.store(new, &mut merged.new);
+    s.store(s.select(small, one, s.zero()), &mut merged.small);
+    merged
+}
+
+/// The largest of each of `R` rows.
+#[inline(always)]
+fn maxima_of<S: Simd, const R: usize>(s: S, rows: &[[f32; 16]; MAX_ROWS]) -> S::F {
+    let mut v = [s.zero(); R];
+    for r in 0..R {
+        v[r] = s.load(&rows[r]);
+    }
+    s.reduce_maxima(v)
+}
+
+/// The sum of each of `R` rows.
+#[inline(always)]
+fn sums_of<S: Simd, const R: usize>(s: S, rows: &[[f32; 16]; MAX_ROWS]) -> S::F {
+    let mut v = [s.zero(); R];
+    for r in 0..R {
+        v[r] = s.load(&rows[r]);
+    }
+    s.reduce_sums(v)
 }
 
 /// Weights relative to the block's maximum, zero where masked.
@@ -633,13 +631,6 @@ fn weights_of<S: Simd>(s: S, scores: &[f32; BLOCK_TOKENS], max: f32, visible: &R
         }
     }
     p
-}
-
-/// Weights of a block relative to its maximum, and the factors on what was summed before and on them.
-struct Softened<S: Simd> {
-    p: [S::F; 4],
-    old: f32,
-    new: f32,
 }
 
 /// Lanes of vector `j` of a block within the slots `visible`.
@@ -667,7 +658,9 @@ trait Cache {
     fn load_queries<S: Simd>(s: S, tile: &Tile<'_>, queries: &mut Self::Queries);
     fn block(bytes: &[u8], dim: usize) -> Self::Block<'_>;
     fn begin_block(weights: &mut Self::Weights);
-    /// Scores of queries `first..first + out.len()` of `queries` with all 64 keys of the block.
+    /// Scores of queries `first..first + out.len()` of `queries` with all 64 keys of the block, and of each lane of these the
+    /// largest.
+    #[allow(clippy::too_many_arguments)]
     fn scores<S: Simd>(
         s: S,
         block: Self::Block<'_>,
@@ -676,19 +669,29 @@ trait Cache {
         first: usize,
         dim: usize,
         out: &mut [[f32; BLOCK_TOKENS]],
+        largest: &mut [[f32; 16]],
     );
-    /// Keeps the weights of row `row` of the register tile for [`Cache::accumulate`].
+    /// Keeps the weights `p` of row `row` of the register tile, relative to the block's maximum, for [`Cache::accumulate`].
+    #[allow(clippy::too_many_arguments)]
     fn store_weights<S: Simd>(
         s: S,
         block: Self::Block<'_>,
         dim: usize,
         row: usize,
         visible: &Range<usize>,
-        softened: Softened<S>,
+        p: [S::F; 4],
+        merged: &Merged,
         weights: &mut Self::Weights,
     );
     /// Adds weights times values to the outputs `[rows, dim]` of the register tile.
-    fn accumulate<S: Simd>(s: S, block: Self::Block<'_>, weights: &mut Self::Weights, dim: usize, outputs: &mut [f32]);
+    fn accumulate<S: Simd>(
+        s: S,
+        block: Self::Block<'_>,
+        merged: &Merged,
+        weights: &mut Self::Weights,
+        dim: usize,
+        outputs: &mut [f32],
+    );
 }
 
 /// Calls a function that is generic over a number of rows `1..=8`.

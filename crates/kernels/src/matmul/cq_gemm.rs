@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// Rows for which integers are looked up once; whole tiles.
 pub(super) const MAX_ROWS: usize = 128;
-/// Blocks whose integers are looked up together.
+/// Most blocks whose integers are looked up together.
 pub(super) const MAX_BLOCKS: usize = 4;
 /// Lines of a group, and of a chunk.
 pub(super) const LINES: usize = CQ_GROUP / 4;
@@ -31,8 +31,14 @@ impl<const BITS: usize> Product<'_, '_, BITS> {
     /// Multiplies all rows with `blocks`, `at_once` of which are read at a time.
     #[inline(always)]
     pub(super) fn many<S: Simd>(&self, s: S, blocks: Range<usize>, at_once: usize) {
+        // Sums of more blocks than a register tile has would leave the L1 cache.
+        let at_once = if S::TILE_ROWS >= 8 { at_once.min(2) } else { at_once };
         for (blocks, rows) in self.parts(blocks, at_once) {
-            self.part(s, blocks.clone(), rows.clone());
+            if S::TILE_ROWS >= 8 {
+                self.part::<S, 2>(s, blocks.clone(), rows.clone());
+            } else {
+                self.part::<S, MAX_BLOCKS>(s, blocks.clone(), rows.clone());
+            }
             // SAFETY: parts have disjoint runs of blocks.
             unsafe { self.target.activate(rows, blocks) };
         }
@@ -57,14 +63,14 @@ impl<const BITS: usize> Product<'_, '_, BITS> {
         })
     }
 
-    /// The rows and blocks of a part.
+    /// The rows and blocks, at most `M`, of a part.
     #[inline(always)]
-    fn part<S: Simd>(&self, s: S, blocks: Range<usize>, rows: Range<usize>) {
-        let mut lines: [Lines<S>; MAX_BLOCKS] = [const { [const { MaybeUninit::uninit() }; LINES] }; MAX_BLOCKS];
-        let mut sums: [Sums<S>; MAX_BLOCKS] = [const { [const { MaybeUninit::uninit() }; MAX_ROWS] }; MAX_BLOCKS];
+    fn part<S: Simd, const M: usize>(&self, s: S, blocks: Range<usize>, rows: Range<usize>) {
+        let mut lines: [Lines<S>; M] = [const { [const { MaybeUninit::uninit() }; LINES] }; M];
+        let mut sums: [Sums<S>; M] = [const { [const { MaybeUninit::uninit() }; MAX_ROWS] }; M];
         for group in Groups::<BITS>::of(self.w.k(), self.books) {
-            let mut scales = [&[0; BLOCK_ROWS]; MAX_BLOCKS];
-            for (b, block) in blocks.clone().enumerate().take(MAX_BLOCKS) {
+            let mut scales = [&[0; BLOCK_ROWS]; M];
+            for (b, block) in blocks.clone().enumerate().take(M) {
                 let block = self.w.block(block);
                 look_up(s, &group, block, blocks.len() == 1, &mut lines[b]);
                 scales[b] = group.of(block).0;
@@ -83,11 +89,12 @@ impl<const BITS: usize> Product<'_, '_, BITS> {
                 tile.walk(s, blocks.len(), &mut sums);
             }
         }
-        for (sums, block) in sums.iter().zip(blocks) {
-            for (sum, row) in sums.iter().zip(rows.clone()) {
+        // Row after row, as the blocks of a row are neighbours in memory and its rows are far apart.
+        for (r, row) in rows.enumerate() {
+            for (sums, block) in sums.iter().zip(blocks.clone()) {
                 // SAFETY: the first group has written the sums of all these rows and blocks, and `parts` has asserted that there
                 // is one. Parts have disjoint runs of blocks.
-                unsafe { self.target.store(s, row, block, sum.assume_init()) };
+                unsafe { self.target.store(s, row, block, sums[r].assume_init()) };
             }
         }
     }
@@ -136,11 +143,11 @@ pub(super) fn look_up<S: Simd, K: Keep<S>, const BITS: usize>(
 }
 
 /// A tile of rows times a group of some blocks, whose integers have been looked up.
-struct GroupTile<'a, S: Simd> {
-    lines: &'a [Lines<S>; MAX_BLOCKS],
+struct GroupTile<'a, S: Simd, const M: usize> {
+    lines: &'a [Lines<S>; M],
     /// Chunks of lines that have been looked up.
     chunks: usize,
-    scales: &'a [&'a [u16; BLOCK_ROWS]; MAX_BLOCKS],
+    scales: &'a [&'a [u16; BLOCK_ROWS]; M],
     cells: &'a [RotatedCell],
     /// Place of the first row among the sums.
     first: usize,
@@ -148,9 +155,9 @@ struct GroupTile<'a, S: Simd> {
     begins: bool,
 }
 
-impl<S: Simd> GroupTile<'_, S> {
+impl<S: Simd, const M: usize> GroupTile<'_, S, M> {
     #[inline(always)]
-    fn walk(&self, s: S, blocks: usize, sums: &mut [Sums<S>; MAX_BLOCKS]) {
+    fn walk(&self, s: S, blocks: usize, sums: &mut [Sums<S>; M]) {
         let rows = self.cells.len();
         let mut block = 0;
         while S::TILE_ROWS >= 8 && block + 2 <= blocks {
@@ -160,6 +167,7 @@ impl<S: Simd> GroupTile<'_, S> {
                     1 => self.add::<1, 2, 2>(s, row, block, sums),
                     2 => self.add::<2, 2, 1>(s, row, block, sums),
                     3 => self.add::<3, 2, 1>(s, row, block, sums),
+                    8.. => self.add::<8, 2, 1>(s, row, block, sums),
                     _ => self.add::<4, 2, 1>(s, row, block, sums),
                 };
             }
@@ -187,20 +195,37 @@ impl<S: Simd> GroupTile<'_, S> {
         s: S,
         row: usize,
         block: usize,
-        all: &mut [Sums<S>; MAX_BLOCKS],
+        all: &mut [Sums<S>; M],
     ) -> usize {
         let Some(cells) = self.cells[row..].first_chunk::<R>() else {
             return R;
         };
         let mut dots = begin::<S, _, R, B, C>(s, cells);
-        for c in 0..self.chunks.min(LINES / CHUNK_LINES) {
-            for j in 0..CHUNK_LINES {
-                let line = CHUNK_LINES * c + j;
-                for b in 0..B {
-                    // SAFETY: `look_up` has written the lines of this number of chunks.
-                    let quads = unsafe { self.lines[block + b][line].assume_init() };
-                    for r in 0..R {
-                        dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[line]);
+        if R * B > 8 {
+            // Not chunk by chunk, as the compiler would not leave the inner loop one, and then has too few registers.
+            for line in 0..(self.chunks * CHUNK_LINES).min(LINES) {
+                // SAFETY: `look_up` has written the lines of this number of chunks.
+                let mut quads = [unsafe { self.lines[block][line].assume_init() }; B];
+                for b in 1..B {
+                    // SAFETY: as above.
+                    quads[b] = unsafe { self.lines[block + b][line].assume_init() };
+                }
+                for r in 0..R {
+                    for b in 0..B {
+                        dots[r][b][0] = s.dot(dots[r][b][0], quads[b], cells[r].quads[line]);
+                    }
+                }
+            }
+        } else {
+            for c in 0..self.chunks.min(LINES / CHUNK_LINES) {
+                for j in 0..CHUNK_LINES {
+                    let line = CHUNK_LINES * c + j;
+                    for b in 0..B {
+                        // SAFETY: `look_up` has written the lines of this number of chunks.
+                        let quads = unsafe { self.lines[block + b][line].assume_init() };
+                        for r in 0..R {
+                            dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[line]);
+                        }
                     }
                 }
             }

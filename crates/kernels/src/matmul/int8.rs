@@ -207,6 +207,22 @@ fn group<S: Simd, const R: usize, const B: usize, const C: usize>(
     sums: &mut [[S::F; B]; R],
 ) {
     let mut dots = begin::<S, _, R, B, C>(s, cells);
+    if R * B > 8 {
+        // A number that the compiler does not know: it would not leave the loop one, and then has too few registers.
+        for j in 0..std::hint::black_box(GROUP_BYTES / 64).min(GROUP_BYTES / 64) {
+            let mut quads = [s.load_quads(&weights[0].1[j]); B];
+            for b in 1..B {
+                quads[b] = s.load_quads(&weights[b].1[j]);
+            }
+            for r in 0..R {
+                for b in 0..B {
+                    dots[r][b][0] = s.dot(dots[r][b][0], quads[b], cells[r].quads[j]);
+                }
+            }
+        }
+        end(s, &dots, &weights, cells, sums);
+        return;
+    }
     for j in 0..GROUP_BYTES / 64 {
         for b in 0..B {
             fetch_ahead::<S, B>(s, weights[b].1[j].as_ptr().cast());

@@ -2,6 +2,7 @@
 //! of a block holds, and how it is multiplied, is the packing's own.
 
 use super::Target;
+use crate::math::ROUNDING_SHIFT;
 use cactus_simd::Simd;
 use std::ops::Range;
 
@@ -11,7 +12,8 @@ pub(super) trait Tile {
     fn tile<S: Simd, const R: usize, const B: usize, const C: usize>(&self, s: S, row: usize, block: usize) -> usize;
 }
 
-/// Multiplies `rows` rows with `blocks`, taking `wide` blocks at once where the tier can. With one or two rows the integer
+/// Multiplies `rows` rows with `blocks`, taking `wide` blocks at once where the tier can: eight rows of two blocks are 16 chains of
+/// sums, which some cores need to be busy. With one or two rows the integer
 /// sums are spread over several chains, as one chain's latency is longer than the time in which memory delivers a group.
 #[inline(always)]
 pub(super) fn walk<S: Simd, T: Tile>(s: S, t: &T, mut blocks: Range<usize>, wide: usize, rows: usize) {
@@ -23,6 +25,7 @@ pub(super) fn walk<S: Simd, T: Tile>(s: S, t: &T, mut blocks: Range<usize>, wide
                     1 => t.tile::<S, 1, 2, 2>(s, row, blocks.start),
                     2 => t.tile::<S, 2, 2, 1>(s, row, blocks.start),
                     3 => t.tile::<S, 3, 2, 1>(s, row, blocks.start),
+                    8.. => t.tile::<S, 8, 2, 1>(s, row, blocks.start),
                     _ => t.tile::<S, 4, 2, 1>(s, row, blocks.start),
                 };
             }
@@ -60,7 +63,8 @@ pub(super) trait Activation {
     fn scale(&self) -> f32;
 }
 
-/// The sums before a group.
+/// The sums before a group. Where a vector is a register they begin at the bits of [`ROUNDING_SHIFT`], so that in the end they are
+/// those of a float that much larger, as they stay below `2^22`.
 #[inline(always)]
 pub(super) fn begin<S: Simd, A: Activation, const R: usize, const B: usize, const C: usize>(
     s: S,
@@ -68,7 +72,10 @@ pub(super) fn begin<S: Simd, A: Activation, const R: usize, const B: usize, cons
 ) -> Dots<S::I, R, B, C> {
     let mut dots = [[[s.splat_i(0); C]; B]; R];
     for r in 0..R {
-        let start = s.dot_start(cells[r].sum());
+        let mut start = s.dot_start(cells[r].sum());
+        if S::TILE_ROWS >= 8 {
+            start = s.add_i(start, s.bits(s.splat(ROUNDING_SHIFT)));
+        }
         for b in 0..B {
             // The other chains begin at zero: what the start value takes away concerns the sum of all.
             dots[r][b][0] = start;
@@ -89,12 +96,19 @@ pub(super) fn end<S: Simd, A: Activation, W, const R: usize, const B: usize, con
 ) {
     for b in 0..B {
         let scale = s.load_f16(weights[b].0);
+        // Exact, as a scale has 11 bits and the shift two. So one fused multiply-add is what conversion and product are.
+        let back = s.mul(scale, s.splat(-ROUNDING_SHIFT));
         for r in 0..R {
             let mut dot = dots[r][b][0];
             for &chain in &dots[r][b][1..] {
                 dot = s.add_i(dot, chain);
             }
-            sums[r][b] = s.fma(s.mul(s.to_float(dot), scale), s.splat(cells[r].scale()), sums[r][b]);
+            let product = if S::TILE_ROWS >= 8 {
+                s.fma(s.floats(dot), scale, back)
+            } else {
+                s.mul(s.to_float(dot), scale)
+            };
+            sums[r][b] = s.fma(product, s.splat(cells[r].scale()), sums[r][b]);
         }
     }
 }

@@ -72,6 +72,41 @@ impl Avx512 {
     }
 }
 
+/// Reduces up to eight rows by `$op`, lanes `i` and `i + 8` first, then `i` and `i + 4` and so on, to the lanes of one vector.
+macro_rules! reduce_rows {
+    (@halves $op:ident $a:expr, $b:expr) => {
+        $op(
+            _mm512_shuffle_f32x4::<0b01_00_01_00>($a, $b),
+            _mm512_shuffle_f32x4::<0b11_10_11_10>($a, $b),
+        )
+    };
+    (@quarters $op:ident $v:ident $rows:ident $first:literal) => {{
+        // What is not there is the last row again.
+        let last = $rows - 1;
+        let low = reduce_rows!(@halves $op $v[last.min($first)], $v[last.min($first + 1)]);
+        let high = reduce_rows!(@halves $op $v[last.min($first + 2)], $v[last.min($first + 3)]);
+        $op(
+            _mm512_shuffle_f32x4::<0b10_00_10_00>(low, high),
+            _mm512_shuffle_f32x4::<0b11_01_11_01>(low, high),
+        )
+    }};
+    ($v:ident, $rows:ident, $op:ident) => {{
+        let first = reduce_rows!(@quarters $op $v $rows 0);
+        let second = if $rows > 4 {
+            reduce_rows!(@quarters $op $v $rows 4)
+        } else {
+            first
+        };
+        let pairs = $op(
+            _mm512_shuffle_ps::<0b01_00_01_00>(first, second),
+            _mm512_shuffle_ps::<0b11_10_11_10>(first, second),
+        );
+        let all = $op(pairs, _mm512_movehdup_ps(pairs));
+        let in_order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 4, 8, 12, 2, 6, 10, 14);
+        _mm512_permutexvar_ps(in_order, all)
+    }};
+}
+
 /// The low `n.min(16)` bits.
 #[inline(always)]
 fn low_bits(n: usize) -> u16 {
@@ -193,6 +228,15 @@ impl Simd for Avx512 {
             let v2 = _mm_max_ps(v4, _mm_movehl_ps(v4, v4));
             _mm_cvtss_f32(_mm_max_ss(v2, _mm_movehdup_ps(v2)))
         })
+    }
+
+    #[inline(always)]
+    fn reduce_sums<const R: usize>(self, v: [__m512; R]) -> __m512 {
+        intrinsics!(reduce_rows!(v, R, _mm512_add_ps))
+    }
+    #[inline(always)]
+    fn reduce_maxima<const R: usize>(self, v: [__m512; R]) -> __m512 {
+        intrinsics!(reduce_rows!(v, R, _mm512_max_ps))
     }
 
     #[inline(always)]
