@@ -7,7 +7,8 @@
 
 use cactus_base::{AlignedBuf, Step};
 use cactus_kernels::dense::{
-    DenseAttention, Recurrent, ScoreBias, ScoreOperands, Tiles, Window, packed_bytes, recurrent_scratch_elems,
+    BlockConv, BlockEpilogue, DenseAttention, Filters, Recurrent, ScoreBias, ScoreOperands, Source, Window,
+    packed_bytes, recurrent_scratch_elems,
 };
 use cactus_kernels::{
     Activations, Attention, BLOCK_TOKENS, DeltaRows, Epilogue, Exec, GatedDelta, Kernels, KvDType, KvLayout, KvRun,
@@ -256,12 +257,13 @@ fn integers(exec: Exec<'_>, calls: usize) {
 
 fn tiles(exec: Exec<'_>, calls: usize) {
     let w = over_plane();
-    let tiles = Tiles::of(&w, CHANNELS, CHANNELS).expect("a convolution in tiles");
+    let conv = BlockConv::of(&w, CHANNELS, CHANNELS).expect("a convolution over a plane");
     let (x, weight) = (values(CHANNELS * PLANE * PLANE), values(CHANNELS * CHANNELS * 9));
-    let mut scratch = vec![0.0; exec.conv_tiles_scratch_elems(&tiles)];
+    let (source, filters) = (Source::Blocks(&x), Filters::Plain(&weight));
+    let mut scratch = vec![0.0; exec.conv_blocks_scratch_elems(&conv, source)];
     let mut out = vec![0.0; CHANNELS * PLANE * PLANE];
     for _ in 0..calls {
-        exec.conv_tiles(&tiles, &x, &weight, Epilogue::default(), &mut scratch, &mut out);
+        exec.conv_blocks(&conv, source, filters, BlockEpilogue::default(), &mut scratch, &mut out);
     }
     println!("{} {}", 4 * weight.len(), weight.len() * PLANE * PLANE);
 }

@@ -86,6 +86,7 @@ impl Exec<'_> {
                     first: window,
                     rows: &mut memory[done * k..(done + run) * k],
                     channels: k,
+                    stride: k,
                 });
                 done += run;
             }

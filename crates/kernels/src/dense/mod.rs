@@ -4,7 +4,8 @@
 //! convolutions, pools and recurrent
 //! layers over slices with shapes. Products go through the packed kernels of [`crate::matmul`]: the right operand is packed
 //! on the way, so that they share their tiles and their order of arithmetic. Attention has the tiles, and an order of its own: each score is
-//! one chain, and so is each result over the keys, which is scaled again where a tile of keys has a larger score.
+//! one chain, and so is each result over the keys, which is scaled again where a tile of keys has a larger score. Convolutions over two axes have tiles, and
+//! an order, of their own, too, in `blocks`.
 //!
 //! It may depend on the rest of this crate. It deliberately knows no graph, no types but slices, and keeps no memory: what a
 //! product packs, the caller lends.
@@ -13,6 +14,7 @@ mod attention;
 mod attention_bytes;
 mod attention_strip;
 mod attention_texts;
+mod blocks;
 mod conv;
 mod conv_integers;
 mod conv_rows;
@@ -25,10 +27,10 @@ mod recurrent;
 mod reduce;
 mod strided;
 mod strips;
-mod tiles;
 mod turn;
 
 pub use attention::{DenseAttention, ScoreBias, ScoreOperands};
+pub use blocks::{BlockConv, BlockEpilogue, BlockTranspose, Filters, Source, block_elems};
 pub use conv::{Window, conv_transpose_scratch_bytes};
 pub use conv_integers::has_whole_groups;
 pub use conv_rows::FEW_WINDOWS;
@@ -37,4 +39,3 @@ pub use product::packed_bytes;
 pub use recurrent::{Recurrent, recurrent_scratch_elems};
 pub use reduce::ReduceOp;
 pub use strided::{Dims, broadcast_strides, copy_strided, map2, map3};
-pub use tiles::Tiles;

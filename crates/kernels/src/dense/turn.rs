@@ -96,6 +96,8 @@ pub(super) struct Places<'a> {
     pub(super) first: usize,
     pub(super) rows: &'a mut [f32],
     pub(super) channels: usize,
+    /// Elements between rows.
+    pub(super) stride: usize,
 }
 
 impl Op for Places<'_> {
@@ -103,9 +105,9 @@ impl Op for Places<'_> {
 
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
-        for (block, rows) in self.rows.chunks_mut(BLOCK_ROWS * self.channels).enumerate() {
+        for (block, rows) in self.rows.chunks_mut(BLOCK_ROWS * self.stride).enumerate() {
             let place = self.first + block * BLOCK_ROWS;
-            let n = rows.len() / self.channels;
+            let n = rows.len() / self.stride;
             for first in (0..self.channels).step_by(BLOCK_ROWS) {
                 let own = BLOCK_ROWS.min(self.channels - first);
                 let mut v = [s.zero(); BLOCK_ROWS];
@@ -117,7 +119,7 @@ impl Op for Places<'_> {
                     };
                 }
                 let columns = s.transpose(v);
-                for (i, row) in rows.chunks_exact_mut(self.channels).enumerate() {
+                for (i, row) in rows.chunks_exact_mut(self.stride).enumerate() {
                     let to = &mut row[first..first + own];
                     match to.first_chunk_mut() {
                         Some(to) => s.store(columns[i], to),

@@ -1,5 +1,6 @@
 //! Running nodes: each one kernel over dense tensors.
 
+mod blocks;
 mod experts;
 mod gates;
 mod heavy;
@@ -14,8 +15,7 @@ use crate::{Error, Observed, Observer, Result, kernel_names};
 use cactus_base::AlignedBuf;
 use cactus_ir::{BinaryFn, Bindings, CompareFn, Dim, Graph, Node, Op, ReduceFn, UnaryFn, ValueId};
 use cactus_kernels::dense::{
-    self, Dims, Recurrent, ReduceOp, ScoreOperands, Window, broadcast_strides, map2, map3, packed_bytes,
-    recurrent_scratch_elems,
+    self, Dims, Recurrent, ScoreOperands, broadcast_strides, map2, map3, packed_bytes, recurrent_scratch_elems,
 };
 use cactus_kernels::{Activations, BinaryOp, Exec, NextNorm, Norm};
 use cactus_tensor::{DType, Elements, TensorView};
@@ -86,8 +86,7 @@ pub(super) struct Operands<'a> {
 
 impl<'a> Operands<'a> {
     pub(super) fn bytes(&self, v: ValueId) -> Result<&'a [u8]> {
-        let shape = self.shape(v);
-        let len = shape.iter().product::<usize>() * held_bytes(self.graph.ty(v).dtype);
+        let len = self.plan.bytes(self.graph, v);
         let missing = || Error::Unsupported {
             node: format!("weight {}", self.graph.value(v).name),
             message: "it is packed for matrix products, but another operation reads it; convert it with 32 bits".into(),
@@ -190,7 +189,7 @@ impl Run<'_> {
                 "the memory of a value is in use by another one; this is a bug, please report it".into(),
             ));
         };
-        let len = self.plan.shapes[v.index()].iter().product::<usize>() * held_bytes(self.graph.ty(v).dtype);
+        let len = self.plan.bytes(self.graph, v);
         let result = match &node.op {
             Op::Unary { f } if in_place => {
                 if let Some(f) = kernel_names::unary(*f) {
@@ -228,13 +227,15 @@ impl Run<'_> {
                 let b = shape(1);
                 packed_bytes(b[b.len() - 1], b[b.len() - 2])
             }
+            Op::ConvTranspose { .. } if self.plan.blocks.touches(node) => self.transpose_scratch_bytes(node),
             Op::Conv1d { .. } | Op::Conv(_) => {
-                let w = self.window(node);
+                let w = self.plan.window(node);
                 let elems = match self.way(node, &w) {
                     Ok(Way::Integers(filters)) => self.exec.conv_integers_scratch_elems(&w, &filters),
                     Ok(Way::Rows(filters)) => self.exec.conv_rows_scratch_elems(&w, shape(0)[0], &filters),
                     Ok(Way::Depthwise) => self.exec.conv_depthwise_scratch_elems(&w),
-                    Ok(Way::Tiles(tiles)) => self.exec.conv_tiles_scratch_elems(&tiles),
+                    Ok(Way::Blocks(conv)) => self.block_scratch_elems(node, &conv),
+                    Ok(Way::DepthwiseBlocks(conv)) => self.exec.depthwise_blocks_scratch_elems(&conv),
                     // What is wrong is said when it is computed.
                     Ok(Way::Windows) | Err(_) => self.exec.conv_scratch_elems(&w, self.shape(node.inputs[1])[1]),
                 };
@@ -242,7 +243,7 @@ impl Run<'_> {
             }
             Op::ConvTranspose { conv, .. } => {
                 let (x, weight) = (shape(0), shape(1));
-                dense::conv_transpose_scratch_bytes(&self.window(node), x[1] / conv.groups, weight[1])
+                dense::conv_transpose_scratch_bytes(&self.plan.window(node), x[1] / conv.groups, weight[1])
             }
             Op::Reduce { axes, .. } => match block(shape(0), axes) {
                 Some(_) => 0,
@@ -281,36 +282,6 @@ impl Run<'_> {
         }
     }
 
-    /// The window of a convolution, or of the one that a transposed convolution is the transpose of.
-    fn window(&self, node: &Node) -> Window {
-        let (x, out) = (self.shape(node.inputs[0]), self.shape(node.outputs[0]));
-        let one = |attrs: [&[usize]; 2], padding: &[[usize; 2]], x: &[usize], kernel: &[usize], out: &[usize]| {
-            let mut before = [0; 3];
-            let start = 3usize.saturating_sub(padding.len());
-            before[start..].iter_mut().zip(padding).for_each(|(to, p)| *to = p[0]);
-            Window {
-                size: three(x, 1),
-                out: three(out, 1),
-                kernel: three(kernel, 1),
-                stride: three(attrs[0], 1),
-                before,
-                dilation: three(attrs[1], 1),
-            }
-        };
-        let kernel = || &self.shape(node.inputs[1])[2..];
-        match &node.op {
-            Op::Conv(a) => one([&a.stride, &a.dilation], &a.padding, &x[2..], kernel(), &out[2..]),
-            Op::ConvTranspose { conv: a, .. } => {
-                one([&a.stride, &a.dilation], &a.padding, &out[2..], kernel(), &x[2..])
-            }
-            Op::Conv1d {
-                pad_left, pad_right, ..
-            } => one([&[1], &[1]], &[[*pad_left, *pad_right]], &x[2..], kernel(), &out[2..]),
-            Op::Pool(a) => one([&a.stride, &a.dilation], &a.padding, &x[2..], &a.kernel, &out[2..]),
-            _ => one([&[1], &[1]], &[[0, 0]], &[1], &[1], &[1]),
-        }
-    }
-
     fn compute(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
         let ops = self.operands();
         let exec = &self.exec;
@@ -319,6 +290,11 @@ impl Run<'_> {
         let shape = self.shape(node.outputs[0]);
         let first = || ops.f32(arg(0));
         match &node.op {
+            Op::Pool(_) | Op::Reduce { .. } | Op::Binary { .. } | Op::Concat { .. } | Op::ConvTranspose { .. }
+                if self.plan.blocks.touches(node) =>
+            {
+                self.in_blocks(node, floats(out), scratch)?;
+            }
             Op::Unary { f: UnaryFn::Not } => {
                 for (o, &b) in out.iter_mut().zip(ops.bytes(arg(0))?) {
                     *o = u8::from(b == 0);
@@ -492,13 +468,9 @@ impl Run<'_> {
             Op::MatMul => self.matmul(arg(0), arg(1), shape, out, scratch)?,
             Op::Conv1d { .. } | Op::Conv(_) | Op::ConvTranspose { .. } => self.conv(node, out, scratch)?,
             Op::Pool(a) => {
-                let op = if a.f == ReduceFn::Max {
-                    ReduceOp::Max
-                } else {
-                    ReduceOp::Mean
-                };
+                let op = heavy::pool_op(a.f);
                 let divisor = a.count_padding.then(|| a.kernel.iter().product());
-                exec.pool(op, &self.window(node), divisor, first()?, floats(out));
+                exec.pool(op, &self.plan.window(node), divisor, first()?, floats(out));
             }
             Op::Lstm { .. } | Op::Gru { .. } => self.recurrent(node, out, scratch)?,
             Op::GatedDelta { .. } => self.gated_delta(node, out, scratch)?,
@@ -755,16 +727,6 @@ fn block(shape: &[usize], axes: &[usize]) -> Option<[usize; 3]> {
             shape[last + 1..].iter().product(),
         ]
     })
-}
-
-/// Up to three sizes, filled up in front.
-fn three(sizes: &[usize], fill: usize) -> [usize; 3] {
-    let mut out = [fill; 3];
-    let start = 3usize.saturating_sub(sizes.len());
-    for (to, &s) in out[start..].iter_mut().zip(sizes) {
-        *to = s;
-    }
-    out
 }
 
 fn recurrent(node: &Node, gates: &[usize], w: &[usize]) -> Recurrent {

@@ -5,6 +5,7 @@
 //! one kernel over dense tensors. This is the general way: any graph without states, any rank. Language models take the
 //! other, [`crate::Program`].
 
+mod blocks;
 mod constants;
 mod execute;
 mod folds;

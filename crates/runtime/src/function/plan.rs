@@ -1,10 +1,12 @@
 //! Shapes of every value for one set of sizes, and the memory that values share.
 
+use super::blocks::Blocks;
 use super::constants::Constants;
 use super::folds::Folds;
 use super::{held_bytes, held_type};
 use crate::{Error, Result, kernel_names};
-use cactus_ir::{Bindings, Dim, Graph, Op, ValueId};
+use cactus_ir::{Bindings, Dim, Graph, Node, Op, ValueId};
+use cactus_kernels::dense::{Window, block_elems};
 use cactus_tensor::DType;
 use std::collections::HashMap;
 
@@ -31,6 +33,7 @@ pub(super) struct Plan {
     /// Bytes of each slot.
     pub(super) slots: Vec<usize>,
     pub(super) folds: Folds,
+    pub(super) blocks: Blocks,
 }
 
 impl Plan {
@@ -69,9 +72,23 @@ impl Plan {
             places: HashMap::new(),
             slots: Vec::new(),
             folds: Folds::of(graph, constants),
+            blocks: Blocks::default(),
         };
+        plan.blocks = Blocks::of(graph, constants, &plan);
+        for v in plan.blocks.values() {
+            sizes[v.index()] = plan.bytes(graph, v);
+        }
         plan.assign(graph, constants, bindings, &sizes)?;
         Ok(plan)
+    }
+
+    /// Bytes of a value as it is held.
+    pub(super) fn bytes(&self, graph: &Graph, v: ValueId) -> usize {
+        let shape = &self.shapes[v.index()];
+        match (self.blocks.contains(v), &shape[..]) {
+            (true, [batch, channels, places @ ..]) => 4 * batch * block_elems(*channels, places.iter().product()),
+            _ => shape.iter().product::<usize>() * held_bytes(graph.ty(v).dtype),
+        }
     }
 
     /// Gives every value its place. A slot is free again after the last node that reads any value in it.
@@ -164,8 +181,39 @@ impl Plan {
         Ok(())
     }
 
+    /// The window of a convolution, or of the one that a transposed convolution is the transpose of.
+    pub(super) fn window(&self, node: &Node) -> Window {
+        let shape = |v: ValueId| &self.shapes[v.index()][..];
+        let (x, out) = (shape(node.inputs[0]), shape(node.outputs[0]));
+        let one = |attrs: [&[usize]; 2], padding: &[[usize; 2]], x: &[usize], kernel: &[usize], out: &[usize]| {
+            let mut before = [0; 3];
+            let start = 3usize.saturating_sub(padding.len());
+            before[start..].iter_mut().zip(padding).for_each(|(to, p)| *to = p[0]);
+            Window {
+                size: three(x, 1),
+                out: three(out, 1),
+                kernel: three(kernel, 1),
+                stride: three(attrs[0], 1),
+                before,
+                dilation: three(attrs[1], 1),
+            }
+        };
+        let kernel = || &shape(node.inputs[1])[2..];
+        match &node.op {
+            Op::Conv(a) => one([&a.stride, &a.dilation], &a.padding, &x[2..], kernel(), &out[2..]),
+            Op::ConvTranspose { conv: a, .. } => {
+                one([&a.stride, &a.dilation], &a.padding, &out[2..], kernel(), &x[2..])
+            }
+            Op::Conv1d {
+                pad_left, pad_right, ..
+            } => one([&[1], &[1]], &[[*pad_left, *pad_right]], &x[2..], kernel(), &out[2..]),
+            Op::Pool(a) => one([&a.stride, &a.dilation], &a.padding, &x[2..], &a.kernel, &out[2..]),
+            _ => one([&[1], &[1]], &[[0, 0]], &[1], &[1], &[1]),
+        }
+    }
+
     /// The byte at which the result of a node begins in its operand, where it is a view of it.
-    fn view(&self, graph: &Graph, node: &cactus_ir::Node, bindings: &Bindings) -> Result<Option<usize>> {
+    fn view(&self, graph: &Graph, node: &Node, bindings: &Bindings) -> Result<Option<usize>> {
         Ok(match &node.op {
             Op::Reshape { .. } => Some(0),
             _ if self.folds.done.contains(&node.outputs[0]) => Some(0),
@@ -190,8 +238,18 @@ impl Plan {
     }
 }
 
+/// Up to three sizes, filled up in front.
+fn three(sizes: &[usize], fill: usize) -> [usize; 3] {
+    let mut out = [fill; 3];
+    let start = 3usize.saturating_sub(sizes.len());
+    for (to, &s) in out[start..].iter_mut().zip(sizes) {
+        *to = s;
+    }
+    out
+}
+
 /// The operand whose place the result of a node can take: each element depends on that element of it alone.
-pub(super) fn in_place(graph: &Graph, node: &cactus_ir::Node) -> Option<ValueId> {
+pub(super) fn in_place(graph: &Graph, node: &Node) -> Option<ValueId> {
     let (Op::Unary { f }, &[x]) = (&node.op, &node.inputs[..]) else {
         return None;
     };

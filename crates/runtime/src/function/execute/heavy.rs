@@ -6,7 +6,7 @@ use super::{Place, Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{AttentionAttrs, ConvAttrs, Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{
-    self, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Tiles, Window, broadcast_strides,
+    self, BlockConv, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Window, broadcast_strides,
     recurrent_scratch_elems,
 };
 use cactus_kernels::{Epilogue, Norm};
@@ -21,8 +21,10 @@ pub(super) enum Way<'a> {
     Rows(PackedView<'a>),
     /// Each channel alone.
     Depthwise,
-    /// As products of transformed tiles.
-    Tiles(Tiles),
+    /// With channels in the lanes.
+    Blocks(BlockConv),
+    /// Each channel alone, channels in the lanes.
+    DepthwiseBlocks(BlockConv),
     /// As a product with what each window reads.
     Windows,
 }
@@ -207,7 +209,7 @@ impl Run<'_> {
         let ops = self.operands();
         let x = ops.f32(node.inputs[0])?;
         let bias = node.inputs.get(2).map(|&b| ops.f32(b)).transpose()?;
-        let (w, batch) = (self.window(node), self.shape(node.inputs[0])[0]);
+        let (w, batch) = (self.plan.window(node), self.shape(node.inputs[0])[0]);
         if batch == 0 {
             return Ok(());
         }
@@ -227,7 +229,9 @@ impl Run<'_> {
                     .conv_rows(&w, batch, x, filters, epilogue, scratch, floats(out));
                 return Ok(());
             }
-            Way::Depthwise | Way::Tiles(_) | Way::Windows => {}
+            Way::Blocks(conv) => return self.conv_blocks(node, conv, epilogue, floats(out), scratch),
+            Way::DepthwiseBlocks(conv) => return self.depthwise_blocks(node, conv, epilogue, floats(out), scratch),
+            Way::Depthwise | Way::Windows => {}
         }
         let weight = ops.f32(node.inputs[1])?;
         let (each_in, each_out) = (x.len() / batch, out.len() / 4 / batch);
@@ -239,7 +243,6 @@ impl Run<'_> {
                     self.exec.conv_transpose(&w, x, weight, bias, conv.groups, scratch, out);
                 }
                 (_, Way::Depthwise) => self.exec.conv_depthwise(&w, x, weight, epilogue, scratch, out),
-                (_, Way::Tiles(tiles)) => self.exec.conv_tiles(tiles, x, weight, epilogue, scratch, out),
                 (Op::Conv(ConvAttrs { groups, .. }) | Op::Conv1d { groups, .. }, _) => {
                     self.exec.conv(&w, x, weight, epilogue, *groups, scratch, out);
                 }
@@ -256,13 +259,17 @@ impl Run<'_> {
         let (Op::Conv(ConvAttrs { groups, .. }) | Op::Conv1d { groups, .. }) = node.op else {
             return Ok(Way::Windows);
         };
+        match self.plan.blocks.conv(node.outputs[0]) {
+            Some(conv) if groups == 1 => return Ok(Way::Blocks(*conv)),
+            Some(conv) => return Ok(Way::DepthwiseBlocks(*conv)),
+            None => {}
+        }
         if groups == 1
             && let Some(way) = self.packed_way(node, w)?
         {
             return Ok(way);
         }
         Ok(match groups {
-            1 => Tiles::of(w, filters[1], filters[0]).map_or(Way::Windows, Way::Tiles),
             _ if filters[1] == 1 && filters[0] == groups => Way::Depthwise,
             _ => Way::Windows,
         })
@@ -374,6 +381,13 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+}
+
+pub(super) fn pool_op(f: ReduceFn) -> ReduceOp {
+    match f {
+        ReduceFn::Max => ReduceOp::Max,
+        _ => ReduceOp::Mean,
     }
 }
 

@@ -1,0 +1,151 @@
+//! Networks whose values have their channels in the lanes, beside the interpreter, with the same bits on every tier and number of threads.
+
+use cactus_base::Pool;
+use cactus_ir::{BinaryFn, ConvAttrs, Dim, Graph, GraphBuilder, Op, PoolAttrs, ReduceFn, TensorType, UnaryFn, ValueId};
+use cactus_kernels::Kernels;
+use cactus_reference::States;
+use cactus_runtime::Function;
+use cactus_tensor::{DType, Tensor};
+use std::collections::BTreeMap;
+
+const BATCH: usize = 2;
+const SIZE: usize = 18;
+
+fn made_up(shape: &[usize], step: f32) -> Tensor {
+    let n: usize = shape.iter().product();
+    let scale = 1.0 / (n as f32 / shape[0] as f32).sqrt();
+    Tensor::from_f32(
+        shape.to_vec(),
+        (0..n).map(|i| (i as f32 * step).sin() * scale).collect(),
+    )
+    .unwrap()
+}
+
+/// A graph under way, and its weights.
+struct Network {
+    b: GraphBuilder,
+    weights: BTreeMap<String, Tensor>,
+}
+
+impl Network {
+    fn weight(&mut self, shape: &[usize]) -> ValueId {
+        let name = format!("w{}", self.weights.len());
+        let step = 0.37 + self.weights.len() as f32 * 0.11;
+        let v = self.b.weight(&name, shape);
+        self.weights.insert(name, made_up(shape, step));
+        v
+    }
+
+    fn conv(&mut self, x: ValueId, filters: &[usize], [groups, stride, padding]: [usize; 3]) -> ValueId {
+        let op = Op::Conv(attrs(groups, stride, padding));
+        let operands = [x, self.weight(filters), self.weight(&filters[..1])];
+        self.b.op(op, &operands).unwrap()
+    }
+
+    fn binary(&mut self, f: BinaryFn, x: ValueId, y: ValueId) -> ValueId {
+        self.b.op(Op::Binary { f }, &[x, y]).unwrap()
+    }
+}
+
+fn attrs(groups: usize, stride: usize, padding: usize) -> ConvAttrs {
+    ConvAttrs {
+        groups,
+        stride: vec![stride; 2],
+        padding: vec![[padding; 2]; 2],
+        dilation: vec![1; 2],
+    }
+}
+
+/// Convolutions of every kind and what may stand between them; some values are read by what takes planes alone.
+fn network(channels: usize) -> (Graph, BTreeMap<String, Tensor>) {
+    let mut n = Network {
+        b: GraphBuilder::new("g"),
+        weights: BTreeMap::new(),
+    };
+    let x =
+        n.b.input("x", TensorType::new(DType::F32, [BATCH, 3, SIZE, SIZE].map(Dim::known)));
+    let stem = n.conv(x, &[channels, 3, 3, 3], [1, 1, 1]);
+    let stem = n.b.unary(UnaryFn::Relu, stem).unwrap();
+    let tiles = n.conv(stem, &[channels, channels, 3, 3], [1, 1, 1]);
+    let sum = n.binary(BinaryFn::Add, tiles, stem);
+    let sum = n.b.unary(UnaryFn::HardSwish, sum).unwrap();
+    // Each channel alone, and a factor that comes of all places.
+    let alone = n.conv(sum, &[channels, 1, 5, 5], [channels, 2, 2]);
+    let mean =
+        n.b.op(
+            Op::Reduce {
+                f: ReduceFn::Mean,
+                axes: vec![2, 3],
+                keepdim: true,
+            },
+            &[alone],
+        )
+        .unwrap();
+    let gate = n.conv(mean, &[channels, channels, 1, 1], [1, 1, 0]);
+    let gate = n.b.unary(UnaryFn::Sigmoid, gate).unwrap();
+    let gated = n.binary(BinaryFn::Mul, alone, gate);
+    let wide = n.conv(gated, &[2 * channels + 1, channels, 1, 1], [1, 1, 0]);
+    let pool = |f, count_padding| {
+        Op::Pool(PoolAttrs {
+            f,
+            kernel: vec![3, 2],
+            stride: vec![1, 1],
+            padding: vec![[1, 1], [1, 0]],
+            dilation: vec![1, 1],
+            count_padding,
+        })
+    };
+    let largest = n.b.op(pool(ReduceFn::Max, false), &[wide]).unwrap();
+    let means = n.b.op(pool(ReduceFn::Mean, false), &[largest]).unwrap();
+    let narrow = n.conv(means, &[channels, 2 * channels + 1, 3, 3], [1, 1, 1]);
+    let up = Op::ConvTranspose {
+        conv: attrs(1, 2, 0),
+        output_padding: vec![0; 2],
+    };
+    let again = n.conv(narrow, &[channels, channels, 1, 1], [1, 1, 0]);
+    let mut joined = vec![stem];
+    for of in [narrow, again] {
+        let operands = [of, n.weight(&[channels, channels, 2, 2])];
+        joined.push(n.b.op(up.clone(), &operands).unwrap());
+    }
+    let joined = n.b.op(Op::Concat { axis: 1 }, &joined).unwrap();
+    let head = n.conv(joined, &[5, 3 * channels, 1, 1], [1, 1, 0]);
+    let turned = n.b.op(Op::Permute { perm: vec![0, 2, 3, 1] }, &[narrow]).unwrap();
+    n.b.output("head", head);
+    n.b.output("turned", turned);
+    (n.b.finish().unwrap(), n.weights)
+}
+
+#[test]
+fn networks_in_blocks_match_the_interpreter() {
+    let input = made_up(&[BATCH, 3, SIZE, SIZE], 0.29);
+    let inputs = BTreeMap::from([("x".to_owned(), input)]);
+    // Whole blocks, a block and a part, and less than one.
+    for channels in [32, 20, 10] {
+        let (graph, weights) = network(channels);
+        let source = |name: &str| -> cactus_reference::Result<Tensor> { Ok(weights[name].clone()) };
+        let exact = cactus_reference::run(&graph, &inputs, &source, &mut States::new(&graph).unwrap()).unwrap();
+        let mut first: Option<Vec<(String, Vec<u32>)>> = None;
+        for kernels in Kernels::available() {
+            let function = Function::with_weights(graph.clone(), &weights, Some(kernels)).unwrap();
+            for threads in [1, 3] {
+                let found = function.run(&Pool::new(threads), threads, &inputs).unwrap();
+                for (name, found) in &found {
+                    let (found, exact) = (found.as_f32().unwrap(), exact[name].as_f32().unwrap());
+                    assert_eq!(found.len(), exact.len());
+                    let largest = exact.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+                    let worst = found.iter().zip(exact).map(|(f, e)| (f - e).abs()).fold(0.0, f32::max);
+                    assert!(worst <= 1e-5 * largest, "{channels} {name}: {worst} of {largest}");
+                }
+                let bits = found
+                    .into_iter()
+                    .map(|(name, x)| (name, x.as_f32().unwrap().iter().map(|v| v.to_bits()).collect()))
+                    .collect();
+                match &first {
+                    None => first = Some(bits),
+                    Some(first) => assert!(*first == bits, "{channels}, {:?}, {threads} threads", kernels.tier()),
+                }
+            }
+        }
+    }
+}
