@@ -212,6 +212,7 @@ fn accumulate_rows<S: Simd, const R: usize, const C: usize>(
 
 /// As [`accumulate_rows`] for the `C` vectors from `line` on.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 fn accumulate_lines<S: Simd, const R: usize, const C: usize>(
     s: S,
     block: HalfBlock<'_>,
