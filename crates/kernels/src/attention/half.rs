@@ -105,8 +105,9 @@ impl Cache for Half {
         );
         for (scores, largest) in out.iter().zip(largest) {
             let (scores, _) = scores.as_chunks::<16>();
-            let pairs = [0, 2].map(|j| s.max(s.load(&scores[j]), s.load(&scores[j + 1])));
-            s.store(s.max(pairs[0], pairs[1]), largest);
+            let first = s.max(s.load(&scores[0]), s.load(&scores[1]));
+            let second = s.max(s.load(&scores[2]), s.load(&scores[3]));
+            s.store(s.max(first, second), largest);
         }
     }
 

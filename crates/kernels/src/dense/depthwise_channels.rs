@@ -276,21 +276,36 @@ impl SumTaps<'_> {
         for z in 0..w.kernel[0] {
             for y in 0..w.kernel[1] {
                 let row = from + (z * w.dilation[0] * height + y * w.dilation[1]) * width;
-                // What the taps of this row read; one check for all of them.
-                let lines = &self.lines[row..][..(w.kernel[2] - 1) * apart + (N - 1) * step + 1];
                 let Some(weights) = weights.next() else { return };
-                for (x, weight) in weights.iter().enumerate() {
-                    let weight = s.load(weight);
-                    for n in 0..N {
-                        // SAFETY: `x` is below the taps of a row and `n` below `N`, so this is at most the last of the lines above.
-                        let line = unsafe { lines.get_unchecked(x * apart + n * step) };
-                        sums[n] = s.fma(weight, s.load(line), sums[n]);
-                    }
-                }
+                add_taps(s, &self.lines[row..], weights, [step, apart], &mut sums);
             }
         }
         for (n, made) in self.made[at..at + N].iter_mut().enumerate() {
             s.store(sums[n], made);
+        }
+    }
+}
+
+/// Adds to the sums of `N` windows, `step` lines apart, what the taps of a row, `apart` lines from each other, make of `lines`.
+#[inline(always)]
+pub(super) fn add_taps<S: Simd, const N: usize>(
+    s: S,
+    lines: &[[f32; BLOCK_ROWS]],
+    weights: &[[f32; BLOCK_ROWS]],
+    [step, apart]: [usize; 2],
+    sums: &mut [S::F; N],
+) {
+    if weights.is_empty() {
+        return;
+    }
+    // What all of them read; one check.
+    let lines = &lines[..(weights.len() - 1) * apart + (N - 1) * step + 1];
+    for (x, weight) in weights.iter().enumerate() {
+        let weight = s.load(weight);
+        for n in 0..N {
+            // SAFETY: `x` is below the taps of a row and `n` below `N`, so this is at most the last of the lines above.
+            let line = unsafe { lines.get_unchecked(x * apart + n * step) };
+            sums[n] = s.fma(weight, s.load(line), sums[n]);
         }
     }
 }

@@ -31,14 +31,19 @@ impl<const BITS: usize> Product<'_, '_, BITS> {
     /// Multiplies all rows with `blocks`, `at_once` of which are read at a time.
     #[inline(always)]
     pub(super) fn many<S: Simd>(&self, s: S, blocks: Range<usize>, at_once: usize) {
-        // Sums of more blocks than a register tile has would leave the L1 cache.
-        let at_once = if S::TILE_ROWS >= 8 { at_once.min(2) } else { at_once };
-        for (blocks, rows) in self.parts(blocks, at_once) {
-            if S::TILE_ROWS >= 8 {
-                self.part::<S, 2>(s, blocks.clone(), rows.clone());
-            } else {
-                self.part::<S, MAX_BLOCKS>(s, blocks.clone(), rows.clone());
-            }
+        // Where a register tile has two blocks, sums of more would leave the L1 cache.
+        if S::TILE_ROWS >= 8 {
+            self.many_of::<S, 2>(s, blocks, at_once);
+        } else {
+            self.many_of::<S, MAX_BLOCKS>(s, blocks, at_once);
+        }
+    }
+
+    /// As [`Product::many`], with at most `M` blocks at a time.
+    #[inline(always)]
+    fn many_of<S: Simd, const M: usize>(&self, s: S, blocks: Range<usize>, at_once: usize) {
+        for (blocks, rows) in self.parts(blocks, at_once.min(M)) {
+            self.part::<S, M>(s, blocks.clone(), rows.clone());
             // SAFETY: parts have disjoint runs of blocks.
             unsafe { self.target.activate(rows, blocks) };
         }

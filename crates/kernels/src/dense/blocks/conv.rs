@@ -55,8 +55,6 @@ pub enum Filters<'a> {
 pub struct BlockEpilogue<'a> {
     /// `[filters]`.
     pub bias: Option<&'a [f32]>,
-    /// Blocks as those of the output.
-    pub added: Option<&'a [f32]>,
     /// What the results become then.
     pub activation: Option<UnaryOp>,
 }
@@ -198,13 +196,9 @@ impl Exec<'_> {
             Filters::Plain(w) => w.len() == c.filters * k,
             Filters::Packed(w) => w.len() == c.filters.next_multiple_of(BLOCK_ROWS) * k,
         };
-        let made = block_elems(c.filters, c.w.outputs());
-        let fits = epilogue.added.is_none_or(|added| added.len() == made)
-            && epilogue.bias.is_none_or(|b| b.len() == c.filters);
-        assert!(
-            given == expected && weights && out.len() == made && fits,
-            "conv_blocks: lengths"
-        );
+        let made = out.len() == block_elems(c.filters, c.w.outputs());
+        let bias = epilogue.bias.is_none_or(|b| b.len() == c.filters);
+        assert!(given == expected && weights && made && bias, "conv_blocks: lengths");
         let [converted, framed] = c.copies(source);
         let (converted, rest) = scratch.split_at_mut(converted);
         let x: &[f32] = match source {
@@ -412,7 +406,6 @@ impl Exec<'_> {
                         0 => Begin::Bias(&bias),
                         _ => Begin::Output,
                     },
-                    added: epilogue.added.filter(|_| is_last),
                     relu: relu && is_last,
                     out: strip.out,
                     first: blocks.start * stride,

@@ -6,6 +6,7 @@
 
 use super::conv::{BlockConv, BlockEpilogue};
 use crate::dense::conv::Window;
+use crate::dense::depthwise_channels::add_taps;
 use crate::elementwise::{UnaryOp, unary_piece};
 use crate::exec::{Exec, SharedMut};
 use crate::parts::{part_count, part_range};
@@ -102,8 +103,7 @@ impl Exec<'_> {
             c.filters == c.channels
                 && weight.len() == c.channels * taps
                 && x.len() == blocks * places * BLOCK_ROWS
-                && out.len() == blocks * windows * BLOCK_ROWS
-                && epilogue.added.is_none(),
+                && out.len() == blocks * windows * BLOCK_ROWS,
             "depthwise_blocks: lengths"
         );
         let own = Cut::of(w);
@@ -298,17 +298,8 @@ impl SumTaps<'_> {
                 break;
             }
             let line = reach.line + y * w.dilation[1] * self.width;
-            // What the taps of this row read; one check for all of them.
-            let lines = &self.lines[line..][..(count - 1) * apart + (N - 1) * step + 1];
             let weights = &self.weights[row * w.kernel[2] + reach.taps.start..][..count];
-            for (x, weight) in weights.iter().enumerate() {
-                let weight = s.load(weight);
-                for n in 0..N {
-                    // SAFETY: `x` is below the taps of a row and `n` below `N`, so this is at most the last of the lines above.
-                    let line = unsafe { lines.get_unchecked(x * apart + n * step) };
-                    sums[n] = s.fma(weight, s.load(line), sums[n]);
-                }
-            }
+            add_taps(s, &self.lines[line..], weights, [step, apart], &mut sums);
         }
         for (n, made) in self.made[at..at + N].iter_mut().enumerate() {
             let sum = match self.relu {

@@ -21,6 +21,7 @@ use super::turn::{Places, Planes, Turn};
 use crate::exec::{Exec, SharedMut};
 use crate::parts::{part_count, part_range};
 use cactus_quant::BLOCK_ROWS;
+use std::ops::Range;
 
 /// Elements that `channels` planes of `places` take in blocks; as many as there are numbers where they are more.
 #[must_use]
@@ -31,10 +32,49 @@ pub fn block_elems(channels: usize, places: usize) -> usize {
         .unwrap_or(usize::MAX)
 }
 
-/// Places that are turned at once.
+/// Places of a block that one piece of work has.
 const PIECE: usize = 256;
 
+/// Some places of a block.
+struct Piece {
+    block: usize,
+    /// Its first place, and how many there are.
+    first: usize,
+    count: usize,
+}
+
+impl Piece {
+    /// Its elements, of planes of `places`.
+    fn elems(&self, places: usize) -> Range<usize> {
+        let first = self.block * places + self.first;
+        first * BLOCK_ROWS..(first + self.count) * BLOCK_ROWS
+    }
+
+    /// Its channels.
+    fn channels(&self, channels: usize) -> Range<usize> {
+        let first = self.block * BLOCK_ROWS;
+        first..channels.min(first + BLOCK_ROWS)
+    }
+}
+
 impl Exec<'_> {
+    /// Calls `f` with pieces that are all places of all blocks, some on each thread; a place takes `cost_ns`.
+    fn for_pieces(&self, channels: usize, places: usize, cost_ns: usize, f: &(dyn Fn(Piece) + Sync)) {
+        let pieces = places.div_ceil(PIECE);
+        let units = channels.div_ceil(BLOCK_ROWS) * pieces;
+        let parts = part_count(self.step.width(), units, PIECE.min(places) * cost_ns);
+        self.step.run(parts, &|part| {
+            for unit in part_range(units, parts, part) {
+                let first = unit % pieces * PIECE;
+                f(Piece {
+                    block: unit / pieces,
+                    first,
+                    count: PIECE.min(places - first),
+                });
+            }
+        });
+    }
+
     /// `out` in blocks from planes `x [channels, places]`.
     ///
     /// # Panics
@@ -49,27 +89,18 @@ impl Exec<'_> {
             block_elems(channels, places),
             "to_blocks: elements of the output"
         );
-        let pieces = places.div_ceil(PIECE);
-        let units = channels.div_ceil(BLOCK_ROWS) * pieces;
-        let parts = part_count(self.step.width(), units, PIECE.min(places) * 2);
         let (kernels, out) = (self.kernels, SharedMut::new(out));
-        self.step.run(parts, &|part| {
-            for unit in part_range(units, parts, part) {
-                let (block, first) = (unit / pieces, unit % pieces * PIECE);
-                let count = PIECE.min(places - first);
-                let at = (block * places + first) * BLOCK_ROWS;
-                // SAFETY: units have disjoint places.
-                let rows = unsafe { out.piece(at..at + count * BLOCK_ROWS) };
-                let own = BLOCK_ROWS.min(channels - block * BLOCK_ROWS);
-                kernels.run(Places {
-                    x: &x[block * BLOCK_ROWS * places..][..own * places],
-                    plane: places,
-                    first,
-                    rows,
-                    channels: own,
-                    stride: BLOCK_ROWS,
-                });
-            }
+        self.for_pieces(channels, places, 2, &|piece| {
+            let own = piece.channels(channels);
+            kernels.run(Places {
+                x: &x[own.start * places..own.end * places],
+                plane: places,
+                first: piece.first,
+                // SAFETY: pieces are disjoint.
+                rows: unsafe { out.piece(piece.elems(places)) },
+                channels: own.len(),
+                stride: BLOCK_ROWS,
+            });
         });
     }
 
@@ -87,29 +118,21 @@ impl Exec<'_> {
             block_elems(channels, places),
             "from_blocks: elements of the input"
         );
-        let pieces = places.div_ceil(PIECE);
-        let units = channels.div_ceil(BLOCK_ROWS) * pieces;
-        let parts = part_count(self.step.width(), units, PIECE.min(places) * 2);
         let (kernels, out) = (self.kernels, SharedMut::new(out));
-        self.step.run(parts, &|part| {
-            for unit in part_range(units, parts, part) {
-                let (block, first) = (unit / pieces, unit % pieces * PIECE);
-                let count = PIECE.min(places - first);
-                let own = BLOCK_ROWS.min(channels - block * BLOCK_ROWS);
-                let from = block * BLOCK_ROWS * places;
-                let planes = out.sub(from..from + own * places);
-                kernels.run(Turn {
-                    rows: &x[from + first * BLOCK_ROWS..][..count * BLOCK_ROWS],
-                    stride: BLOCK_ROWS,
-                    filters: own,
-                    // No other unit has these places of these channels.
-                    planes: Planes {
-                        out: &planes,
-                        plane: places,
-                        first,
-                    },
-                });
-            }
+        self.for_pieces(channels, places, 2, &|piece| {
+            let own = piece.channels(channels);
+            let planes = out.sub(own.start * places..own.end * places);
+            kernels.run(Turn {
+                rows: &x[piece.elems(places)],
+                stride: BLOCK_ROWS,
+                filters: own.len(),
+                // No other piece has these places of these channels.
+                planes: Planes {
+                    out: &planes,
+                    plane: places,
+                    first: piece.first,
+                },
+            });
         });
     }
 }

@@ -7,7 +7,6 @@ use crate::exec::{Exec, SharedMut};
 use crate::parts::{part_count, part_range};
 use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{Op, Simd};
-use std::ops::Range;
 
 impl Exec<'_> {
     /// As [`Exec::pool`] over two axes of `x` in blocks.
@@ -84,32 +83,22 @@ impl Exec<'_> {
             x.len() == out.len() && x.len() == super::block_elems(each.len(), places),
             "binary_blocks: lengths"
         );
-        /// Places of a part.
-        const PIECE: usize = 128;
-        let pieces = places.div_ceil(PIECE);
-        let units = each.len().div_ceil(BLOCK_ROWS) * pieces;
-        let parts = part_count(self.step.width(), units, PIECE.min(places) / 2);
         let (kernels, out) = (self.kernels, SharedMut::new(out));
-        self.step.run(parts, &|part| {
-            for unit in part_range(units, parts, part) {
-                let (block, first) = (unit / pieces, unit % pieces * PIECE);
-                let count = PIECE.min(places - first);
-                let at = (block * places + first) * BLOCK_ROWS;
-                let own: Range<usize> = at..at + count * BLOCK_ROWS;
-                let mut number = [0.0; BLOCK_ROWS];
-                for (to, from) in number.iter_mut().zip(&each[block * BLOCK_ROWS..]) {
-                    *to = *from;
-                }
-                // SAFETY: units have disjoint places.
-                let out = unsafe { out.piece(own.clone()) };
-                kernels.run(EachPlace {
-                    op,
-                    x: x[own].as_chunks().0,
-                    each: &number,
-                    is_first,
-                    out: out.as_chunks_mut().0,
-                });
+        self.for_pieces(each.len(), places, 1, &|piece| {
+            let mut number = [0.0; BLOCK_ROWS];
+            for (to, from) in number.iter_mut().zip(&each[piece.channels(each.len())]) {
+                *to = *from;
             }
+            let own = piece.elems(places);
+            // SAFETY: pieces are disjoint.
+            let out = unsafe { out.piece(own.clone()) };
+            kernels.run(EachPlace {
+                op,
+                x: x[own].as_chunks().0,
+                each: &number,
+                is_first,
+                out: out.as_chunks_mut().0,
+            });
         });
     }
 }

@@ -110,8 +110,6 @@ pub(super) struct Sums<'a> {
     /// Elements between a line and the one of the next sums, which is fetched meanwhile; 0 where that is near.
     pub(super) ahead: usize,
     pub(super) begin: Begin<'a>,
-    /// Added to the sums, where the output is.
-    pub(super) added: Option<&'a [f32]>,
     /// Whether negative sums become zero.
     pub(super) relu: bool,
     /// Window 0 of the group's first block is at `first`, that of the next one `stride` behind. Nobody else has the same windows of the same blocks.
@@ -219,18 +217,9 @@ impl Sums<'_> {
                 }
             }
             for b in 0..B {
-                let added = self.added_to(block + b, first, kept.clone());
-                for (i, line) in self
-                    .own(block + b, first, kept.clone())
-                    .as_chunks_mut()
-                    .0
-                    .iter_mut()
-                    .enumerate()
-                {
-                    let mut sum = s.load(&spare[b][kept.start + i]);
-                    if let Some(added) = added {
-                        sum = s.add(sum, s.load(&added[i]));
-                    }
+                let own = self.own(block + b, first, kept.clone()).as_chunks_mut().0;
+                for (spare, line) in spare[b][kept.clone()].iter().zip(own) {
+                    let mut sum = s.load(spare);
                     if self.relu {
                         sum = s.max(s.zero(), sum);
                     }
@@ -259,19 +248,6 @@ impl Sums<'_> {
         }
         // SAFETY: as above.
         sums = unsafe { multiply.run(sums) };
-        if self.added.is_some() {
-            for b in 0..B {
-                let Some(added) = self
-                    .added_to(block + b, first, kept.clone())
-                    .and_then(|a| a.first_chunk::<R>())
-                else {
-                    return;
-                };
-                for r in 0..R {
-                    sums[r][b] = s.add(sums[r][b], s.load(&added[r]));
-                }
-            }
-        }
         if self.relu {
             for b in 0..B {
                 for r in 0..R {
@@ -316,14 +292,6 @@ impl Sums<'_> {
             }
         }
         sums
-    }
-
-    /// What is added to windows `first + kept` of a block.
-    #[inline(always)]
-    fn added_to(&self, block: usize, first: usize, kept: Range<usize>) -> Option<&[[f32; BLOCK_ROWS]]> {
-        let at = self.first + block * self.stride + first * BLOCK_ROWS;
-        let added = &self.added?[at + kept.start * BLOCK_ROWS..at + kept.end * BLOCK_ROWS];
-        Some(added.as_chunks().0)
     }
 
     /// The output of windows `first + kept` of a block.

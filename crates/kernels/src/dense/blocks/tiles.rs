@@ -129,77 +129,71 @@ impl Exec<'_> {
     ) {
         let width = self.step.width().max(1);
         let (own, rest) = scratch.split_at_mut(width * BlockTiles::own_elems());
-        let own = SharedMut::new(own);
-        let out = SharedMut::new(out);
-        let (stripe, all) = (t.stripe(width), t.count());
-        let kernels = self.kernels;
-        let groups = groups(t.filter_blocks);
-        if t.keeps_filters() {
-            let (filters, inputs) = rest.split_at_mut(t.filters_elems(t.filter_blocks));
-            let each = t.filters_elems(1);
-            {
-                let filters = SharedMut::new(&mut *filters);
-                let parts = part_count(width, t.filter_blocks, t.c.channels * 20).min(width);
-                self.step.run(parts, &|part| {
-                    // SAFETY: parts have disjoint memory.
-                    let own =
-                        unsafe { own.piece(part * BlockTiles::own_elems()..(part + 1) * BlockTiles::own_elems()) };
-                    for block in part_range(t.filter_blocks, parts, part) {
-                        // SAFETY: blocks are disjoint.
-                        let filters = unsafe { filters.piece(block * each..(block + 1) * each) };
-                        Self::transform_filters(kernels, t, block, weight, own, filters);
-                    }
-                });
-            }
-            let filters = &*filters;
-            let each = t.inputs_elems(width);
-            let stripes = all.div_ceil(stripe);
-            let parts = part_count(width, stripes, stripe * t.c.channels * t.c.filters / 8).min(width);
-            let inputs = SharedMut::new(inputs);
+        let call = Call {
+            kernels: self.kernels,
+            t,
+            x,
+            weight,
+            epilogue,
+            own: &SharedMut::new(own),
+            out: &SharedMut::new(out),
+        };
+        match t.keeps_filters() {
+            true => self.tiles_by_stripes(&call, width, rest),
+            false => self.tiles_by_filters(&call, width, rest),
+        }
+    }
+
+    /// All filters are transformed once, then each thread has stripes of its own.
+    fn tiles_by_stripes(&self, call: &Call<'_>, width: usize, rest: &mut [f32]) {
+        let t = call.t;
+        let (filters, inputs) = rest.split_at_mut(t.filters_elems(t.filter_blocks));
+        {
+            let filters = SharedMut::new(&mut *filters);
+            let parts = part_count(width, t.filter_blocks, t.c.channels * 20).min(width);
             self.step.run(parts, &|part| {
-                // SAFETY: parts have disjoint memory.
-                let (own, inputs) = unsafe {
-                    (
-                        own.piece(part * BlockTiles::own_elems()..(part + 1) * BlockTiles::own_elems()),
-                        inputs.piece(part * each..(part + 1) * each),
-                    )
-                };
-                // Equal shares, however many tiles a stripe has at most.
-                let share = part_range(all, parts, part);
-                for first in share.clone().step_by(stripe) {
-                    let tiles = first..share.end.min(first + stripe);
-                    let inputs = SharedMut::new(&mut inputs[..ELEMS * t.element(tiles.len())]);
-                    for block in 0..t.channel_blocks {
-                        kernels.run(TransformInputs {
-                            t,
-                            x,
-                            tiles: tiles.clone(),
-                            block,
-                            inputs: &inputs,
-                        });
-                    }
-                    // SAFETY: all of it is written, and ours.
-                    let inputs = unsafe { inputs.piece(0..inputs.len()) };
-                    for group in &groups {
-                        let filters = &filters[t.filters_elems(group.start)..t.filters_elems(group.end)];
-                        Self::multiply_tiles(
-                            kernels,
-                            t,
-                            group.clone(),
-                            tiles.clone(),
-                            filters,
-                            inputs,
-                            epilogue,
-                            own,
-                            &out,
-                        );
+                // SAFETY: parts have disjoint memory, and blocks disjoint filters.
+                unsafe {
+                    let own = call.own_of(part);
+                    for block in part_range(t.filter_blocks, parts, part) {
+                        let filters = filters.piece(t.filters_elems(block)..t.filters_elems(block + 1));
+                        call.transform_filters(block, own, filters);
                     }
                 }
             });
-            return;
         }
-        let (filters, inputs) = rest.split_at_mut(t.filters_elems(GROUP) * width);
+        let filters = &*filters;
+        let (stripe, all, each) = (t.stripe(width), t.count(), t.inputs_elems(width));
+        let groups = groups(t.filter_blocks);
+        let parts = part_count(width, all.div_ceil(stripe), stripe * t.c.channels * t.c.filters / 8).min(width);
+        let inputs = SharedMut::new(inputs);
+        self.step.run(parts, &|part| {
+            // SAFETY: parts have disjoint memory.
+            let (own, inputs) = unsafe { (call.own_of(part), inputs.piece(part * each..(part + 1) * each)) };
+            // Equal shares, however many tiles a stripe has at most.
+            let share = part_range(all, parts, part);
+            for first in share.clone().step_by(stripe) {
+                let tiles = first..share.end.min(first + stripe);
+                let inputs = &mut inputs[..ELEMS * t.element(tiles.len())];
+                let shared = SharedMut::new(&mut *inputs);
+                for block in 0..t.channel_blocks {
+                    call.transform_inputs(block, tiles.clone(), &shared);
+                }
+                for group in &groups {
+                    let filters = &filters[t.filters_elems(group.start)..t.filters_elems(group.end)];
+                    call.multiply(group.clone(), tiles.clone(), filters, inputs, own);
+                }
+            }
+        });
+    }
+
+    /// All threads have the same stripe, and each transforms the filters of its own groups.
+    fn tiles_by_filters(&self, call: &Call<'_>, width: usize, rest: &mut [f32]) {
+        let t = call.t;
+        let (stripe, all, each) = (t.stripe(width), t.count(), t.filters_elems(GROUP));
+        let (filters, inputs) = rest.split_at_mut(each * width);
         let filters = SharedMut::new(filters);
+        let groups = groups(t.filter_blocks);
         for first in (0..all).step_by(stripe) {
             let tiles = first..all.min(first + stripe);
             let inputs = &mut inputs[..ELEMS * t.element(tiles.len())];
@@ -208,57 +202,63 @@ impl Exec<'_> {
                 let parts = part_count(width, t.channel_blocks, tiles.len() * 30);
                 self.step.run(parts, &|part| {
                     for block in part_range(t.channel_blocks, parts, part) {
-                        kernels.run(TransformInputs {
-                            t,
-                            x,
-                            tiles: tiles.clone(),
-                            block,
-                            inputs: &inputs,
-                        });
+                        call.transform_inputs(block, tiles.clone(), &inputs);
                     }
                 });
             }
             let inputs = &*inputs;
             let parts = width.min(groups.len());
             self.step.run(parts, &|part| {
-                let each = t.filters_elems(GROUP);
                 // SAFETY: parts have disjoint memory.
-                let (own, filters) = unsafe {
-                    (
-                        own.piece(part * BlockTiles::own_elems()..(part + 1) * BlockTiles::own_elems()),
-                        filters.piece(part * each..(part + 1) * each),
-                    )
-                };
+                let (own, filters) = unsafe { (call.own_of(part), filters.piece(part * each..(part + 1) * each)) };
                 for group in &groups[part_range(groups.len(), parts, part)] {
-                    let each = t.filters_elems(1);
-                    for (filters, block) in filters.chunks_exact_mut(each).zip(group.clone()) {
-                        Self::transform_filters(kernels, t, block, weight, own, filters);
+                    for (filters, block) in filters.chunks_exact_mut(t.filters_elems(1)).zip(group.clone()) {
+                        call.transform_filters(block, own, filters);
                     }
-                    Self::multiply_tiles(
-                        kernels,
-                        t,
-                        group.clone(),
-                        tiles.clone(),
-                        filters,
-                        inputs,
-                        epilogue,
-                        own,
-                        &out,
-                    );
+                    call.multiply(group.clone(), tiles.clone(), filters, inputs, own);
                 }
             });
         }
     }
+}
+
+/// What is the same for all tiles of a call.
+struct Call<'a> {
+    kernels: &'a Kernels,
+    t: &'a BlockTiles<'a>,
+    x: &'a [f32],
+    weight: Filters<'a>,
+    epilogue: BlockEpilogue<'a>,
+    own: &'a SharedMut<'a, f32>,
+    out: &'a SharedMut<'a, f32>,
+}
+
+impl Call<'_> {
+    /// What the thread of `part` has for turned filters and products.
+    ///
+    /// # Safety
+    /// Nobody else has that of the same part.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn own_of(&self, part: usize) -> &mut [f32] {
+        let each = BlockTiles::own_elems();
+        // SAFETY: this function's contract.
+        unsafe { self.own.piece(part * each..(part + 1) * each) }
+    }
+
+    /// `Bᵀ d B` of some tiles of a block of channels; no other thread may have the same ones.
+    fn transform_inputs(&self, block: usize, tiles: Range<usize>, inputs: &SharedMut<'_, f32>) {
+        self.kernels.run(TransformInputs {
+            t: self.t,
+            x: self.x,
+            tiles,
+            block,
+            inputs,
+        });
+    }
 
     /// `G g Gᵀ` of the filters of a block, `[16, channels, 16 filters]`.
-    fn transform_filters(
-        kernels: &Kernels,
-        t: &BlockTiles<'_>,
-        block: usize,
-        weight: Filters<'_>,
-        own: &mut [f32],
-        filters: &mut [f32],
-    ) {
+    fn transform_filters(&self, block: usize, own: &mut [f32], filters: &mut [f32]) {
+        let Self { kernels, t, weight, .. } = *self;
         let k = t.c.channels * 9;
         let turned: [usize; TURNED * 9] = std::array::from_fn(|i| i);
         for first in (0..t.c.channels).step_by(TURNED) {
@@ -295,18 +295,14 @@ impl Exec<'_> {
     }
 
     /// The products of a group of filters with transformed inputs, and the outputs that they make; no other thread may have the same ones.
-    #[allow(clippy::too_many_arguments)]
-    fn multiply_tiles(
-        kernels: &Kernels,
-        t: &BlockTiles<'_>,
-        group: Range<usize>,
-        stripe: Range<usize>,
-        filters: &[f32],
-        inputs: &[f32],
-        epilogue: BlockEpilogue<'_>,
-        own: &mut [f32],
-        out: &SharedMut<'_, f32>,
-    ) {
+    fn multiply(&self, group: Range<usize>, stripe: Range<usize>, filters: &[f32], inputs: &[f32], own: &mut [f32]) {
+        let Self {
+            kernels,
+            t,
+            epilogue,
+            out,
+            ..
+        } = *self;
         let channels = t.c.channels;
         let bias = epilogue.bias_of(&group);
         let steps: Vec<Reads> = (0..channels)
@@ -344,7 +340,6 @@ impl Exec<'_> {
                     blocks: &begins[..group.len()],
                     ahead: 0,
                     begin: Begin::Zero,
-                    added: None,
                     relu: false,
                     out: &products,
                     first: 0,
@@ -360,7 +355,6 @@ impl Exec<'_> {
                     tiles: stripe.start + tiles.start..stripe.start + tiles.end,
                     block,
                     bias: &bias[b],
-                    added: epilogue.added,
                     relu: epilogue.activation == Some(UnaryOp::Relu),
                     out,
                 });
@@ -529,7 +523,6 @@ struct TransformProducts<'a> {
     tiles: Range<usize>,
     block: usize,
     bias: &'a [f32; BLOCK_ROWS],
-    added: Option<&'a [f32]>,
     relu: bool,
     out: &'a SharedMut<'a, f32>,
 }
@@ -577,9 +570,6 @@ impl Op for TransformProducts<'_> {
                 let to = unsafe { self.out.piece(at..at + count * BLOCK_ROWS) };
                 for x in 0..count {
                     let mut sum = s.add(made[x], bias);
-                    if let Some(added) = self.added.and_then(|added| added[at + x * BLOCK_ROWS..].first_chunk()) {
-                        sum = s.add(sum, s.load(added));
-                    }
                     if self.relu {
                         sum = s.max(s.zero(), sum);
                     }

@@ -118,7 +118,6 @@ impl Exec<'_> {
                         blocks: &begins[..group.len()],
                         ahead: 0,
                         begin: Begin::Bias(&numbers),
-                        added: None,
                         relu: false,
                         out: &made,
                         first: 0,

@@ -3,7 +3,6 @@
 use super::{Run, heavy};
 use crate::{Error, Result, kernel_names};
 use cactus_ir::{Node, Op, ReduceFn, ValueId};
-use cactus_kernels::Epilogue;
 use cactus_kernels::dense::{self, BlockConv, BlockEpilogue, BlockTranspose, Filters, ReduceOp, Source, block_elems};
 use cactus_quant::{BLOCK_ROWS, Packing};
 
@@ -51,18 +50,13 @@ impl Run<'_> {
         &self,
         node: &Node,
         conv: &BlockConv,
-        epilogue: Epilogue<'_>,
+        epilogue: BlockEpilogue<'_>,
         out: &mut [f32],
         scratch: &mut [f32],
     ) -> Result<()> {
         let ops = self.operands();
         let (x, made) = (node.inputs[0], node.outputs[0]);
         let weight = self.block_filters(node.inputs[1])?;
-        let epilogue = BlockEpilogue {
-            bias: epilogue.bias,
-            added: None,
-            activation: epilogue.activation,
-        };
         let (kept, scratch) = scratch.split_at_mut(self.result_elems(node));
         let samples = ops.f32(x)?.chunks_exact(self.sample(x));
         for (own, out) in samples.zip(out.chunks_exact_mut(self.sample(made))) {
@@ -99,17 +93,12 @@ impl Run<'_> {
         &self,
         node: &Node,
         conv: &BlockConv,
-        epilogue: Epilogue<'_>,
+        epilogue: BlockEpilogue<'_>,
         out: &mut [f32],
         scratch: &mut [f32],
     ) -> Result<()> {
         let ops = self.operands();
         let (x, weight) = (node.inputs[0], ops.f32(node.inputs[1])?);
-        let epilogue = BlockEpilogue {
-            bias: epilogue.bias,
-            added: None,
-            activation: epilogue.activation,
-        };
         let samples = ops.f32(x)?.chunks_exact(self.sample(x));
         for (x, out) in samples.zip(out.chunks_exact_mut(self.sample(node.outputs[0]))) {
             self.exec.depthwise_blocks(conv, x, weight, epilogue, scratch, out);

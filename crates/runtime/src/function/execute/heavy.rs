@@ -6,7 +6,7 @@ use super::{Place, Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{AttentionAttrs, ConvAttrs, Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{
-    self, BlockConv, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Window, broadcast_strides,
+    self, BlockConv, BlockEpilogue, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Window, broadcast_strides,
     recurrent_scratch_elems,
 };
 use cactus_kernels::{Epilogue, Norm};
@@ -217,6 +217,10 @@ impl Run<'_> {
             bias,
             ..self.folds(node)?.1
         };
+        let in_blocks = BlockEpilogue {
+            bias,
+            activation: epilogue.activation,
+        };
         let way = self.way(node, &w)?;
         match &way {
             Way::Integers(filters) => {
@@ -229,8 +233,8 @@ impl Run<'_> {
                     .conv_rows(&w, batch, x, filters, epilogue, scratch, floats(out));
                 return Ok(());
             }
-            Way::Blocks(conv) => return self.conv_blocks(node, conv, epilogue, floats(out), scratch),
-            Way::DepthwiseBlocks(conv) => return self.depthwise_blocks(node, conv, epilogue, floats(out), scratch),
+            Way::Blocks(conv) => return self.conv_blocks(node, conv, in_blocks, floats(out), scratch),
+            Way::DepthwiseBlocks(conv) => return self.depthwise_blocks(node, conv, in_blocks, floats(out), scratch),
             Way::Depthwise | Way::Windows => {}
         }
         let weight = ops.f32(node.inputs[1])?;
