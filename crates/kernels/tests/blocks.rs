@@ -294,6 +294,28 @@ fn planes_come_back_from_blocks() {
 }
 
 #[test]
+fn rows_of_channels_come_from_blocks_and_go_back() {
+    for (channels, places) in [(1, 1), (16, 300), (19, 257), (33, 4)] {
+        let x = Random::new(places as u64).floats(channels * places, 1.0);
+        let rows: Vec<f32> = (0..channels * places)
+            .map(|i| x[i % channels * places + i / channels])
+            .collect();
+        let made = same_everywhere(&format!("{channels} {places}"), |exec| {
+            let mut made = vec![f32::NAN; channels * places];
+            exec.blocks_to_rows(&in_blocks(&x, places), channels, &mut made);
+            made
+        });
+        assert_same_bits(&format!("rows of {channels} {places}"), &made, &rows);
+        let back = same_everywhere(&format!("{channels} {places}"), |exec| {
+            let mut blocks = vec![f32::NAN; block_elems(channels, places)];
+            exec.rows_to_blocks(&rows, channels, &mut blocks);
+            out_of_blocks(exec, &blocks, channels, places)
+        });
+        assert_same_bits(&format!("planes of {channels} {places}"), &back, &x);
+    }
+}
+
+#[test]
 fn absurd_windows_ask_for_more_than_there_is() {
     let pool = cactus_base::Pool::new(1);
     let step = pool.step(1);

@@ -21,6 +21,7 @@ mod dead_code;
 mod drop_repeats;
 mod error;
 mod fold;
+mod fold_padding;
 mod fuse_activation;
 mod fuse_altup;
 mod fuse_attention;

@@ -4,6 +4,7 @@ use crate::canonicalize::Canonicalize;
 use crate::dead_code::DeadCode;
 use crate::drop_repeats::DropRepeats;
 use crate::fold::Fold;
+use crate::fold_padding::FoldPadding;
 use crate::fuse_activation::FuseActivation;
 use crate::fuse_altup::FuseAltup;
 use crate::fuse_attention::FuseAttention;
@@ -91,6 +92,7 @@ static PIPELINE: &[&dyn PassSync] = &[
     &SinkReshapes,
     &KeepBatch,
     &Canonicalize,
+    &FoldPadding,
     &FuseConvNorm,
     &FuseActivation,
     &FuseLayerNorm,

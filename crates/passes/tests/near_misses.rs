@@ -474,6 +474,23 @@ fn fuse_short_conv_refuses_what_sees_the_future() {
 }
 
 #[test]
+fn fold_padding_refuses_a_number_that_varies() {
+    let g = graph(|b| {
+        let (x, w) = (input(b, "x", "batch 4 7"), b.weight("w", &[4, 4, 1]));
+        let zero = b.scalar(0.0)?;
+        let zeros = b.expand(zero, dims("batch 4 seq"))?;
+        let y = b.op(Op::Concat { axis: 2 }, &[zeros, x])?;
+        let conv = Op::Conv1d {
+            groups: 1,
+            pad_left: 0,
+            pad_right: 0,
+        };
+        b.op(conv, &[y, w])
+    });
+    refused("fold_padding", "varies", &g);
+}
+
+#[test]
 fn fuse_conv_norm_refuses_what_is_no_number_for_each_channel() {
     let behind = |scale: &[usize], twice: bool| {
         graph(|b| {

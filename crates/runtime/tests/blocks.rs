@@ -84,7 +84,16 @@ fn network(channels: usize) -> (Graph, BTreeMap<String, Tensor>) {
     let gate = n.conv(mean, &[channels, channels, 1, 1], [1, 1, 0]);
     let gate = n.b.unary(UnaryFn::Sigmoid, gate).unwrap();
     let gated = n.binary(BinaryFn::Mul, alone, gate);
-    let wide = n.conv(gated, &[2 * channels + 1, channels, 1, 1], [1, 1, 0]);
+    // A product of every place, as in ConvNeXt, and what it is multiplied by and added to.
+    let permute = |perm: [usize; 4]| Op::Permute { perm: perm.to_vec() };
+    let rows = n.b.op(permute([0, 2, 3, 1]), &[gated]).unwrap();
+    let operands = [rows, n.weight(&[channels, channels])];
+    let rows = n.b.op(Op::Linear, &operands).unwrap();
+    let back = n.b.op(permute([0, 3, 1, 2]), &[rows]).unwrap();
+    let scale = n.weight(&[channels, 1, 1]);
+    let scaled = n.binary(BinaryFn::Mul, scale, back);
+    let residual = n.binary(BinaryFn::Add, scaled, gated);
+    let wide = n.conv(residual, &[2 * channels + 1, channels, 1, 1], [1, 1, 0]);
     let pool = |f, count_padding| {
         Op::Pool(PoolAttrs {
             f,
@@ -110,7 +119,7 @@ fn network(channels: usize) -> (Graph, BTreeMap<String, Tensor>) {
     }
     let joined = n.b.op(Op::Concat { axis: 1 }, &joined).unwrap();
     let head = n.conv(joined, &[5, 3 * channels, 1, 1], [1, 1, 0]);
-    let turned = n.b.op(Op::Permute { perm: vec![0, 2, 3, 1] }, &[narrow]).unwrap();
+    let turned = n.b.op(permute([0, 1, 3, 2]), &[narrow]).unwrap();
     n.b.output("head", head);
     n.b.output("turned", turned);
     (n.b.finish().unwrap(), n.weights)

@@ -146,6 +146,7 @@ impl Strip<'_> {
             s,
             lines: std::array::from_fn(|b| keys[b * width..].as_ptr()),
             x: std::array::from_fn(|r| q[r * width..].as_ptr()),
+            next: keys.as_ptr(),
         };
         // SAFETY: the slices above have `width` lines for each block, and `width` elements for each query.
         let products = unsafe { chains.run::<1>(0, 0..width, [[s.zero(); B]; R]) };
@@ -237,6 +238,7 @@ impl Strip<'_> {
             s,
             lines: values.map(<[_]>::as_ptr),
             x: std::array::from_fn(|r| shares[r].as_ptr().cast()),
+            next: values[0].as_ptr(),
         };
         let mut sums: Tile<S, R, B> = [[s.zero(); B]; R];
         for r in 0..R {

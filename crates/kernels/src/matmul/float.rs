@@ -18,7 +18,11 @@ const TURN_ROWS: usize = 6;
 const TURN_INPUTS: usize = 512;
 /// Lines ahead of which one is fetched.
 const AHEAD: usize = 32;
-/// Bound of the rows that all blocks of a run visit in turn: they stay in the L2 cache, beside a block.
+/// Most inputs that a tile takes before the next tile begins.
+const PANEL_INPUTS: usize = 2048;
+/// Rows that all blocks of a run visit in turn where inputs are more than that.
+const PANEL_ROWS: usize = 48;
+/// Otherwise the bound of the rows that all blocks of a run visit in turn: they stay in the L2 cache, beside a block.
 const PANEL_BYTES: usize = 192 << 10;
 /// Bound of a run of blocks.
 const RUN_BYTES: usize = 512 << 10;
@@ -153,19 +157,23 @@ impl<E: Element> Op for FloatOp<'_, '_, E> {
             unsafe { self.target.activate(self.rows.clone(), start..end) };
             return;
         }
-        let panel = (PANEL_BYTES / (4 * self.w.k().max(1)) / TURN_ROWS).max(1) * TURN_ROWS;
+        let panel = match self.span() < self.w.k() {
+            true => PANEL_ROWS,
+            false => (PANEL_BYTES / (4 * self.w.k().max(1)) / TURN_ROWS).max(1) * TURN_ROWS,
+        };
+        let mut sums = [const { MaybeUninit::uninit() }; PANEL_ROWS * CHAINS * GROUP];
         for first in self.rows.clone().step_by(panel) {
             let rows = first..self.rows.end.min(first + panel);
             let mut block = start;
             while block < end {
                 let rows = rows.clone();
                 block += match end - block {
-                    _ if wide_blocks::<S>() == 1 => self.all_rows::<S, 1>(s, rows, block),
-                    1 => self.all_rows::<S, 1>(s, rows, block),
-                    2 => self.all_rows::<S, 2>(s, rows, block),
+                    _ if wide_blocks::<S>() == 1 => self.all_rows::<S, 1>(s, rows, block, &mut sums),
+                    1 => self.all_rows::<S, 1>(s, rows, block, &mut sums),
+                    2 => self.all_rows::<S, 2>(s, rows, block, &mut sums),
                     // Rather tiles of three blocks than one of four and one of one.
-                    3 | 5 | 6 | 9 => self.all_rows::<S, 3>(s, rows, block),
-                    _ => self.all_rows::<S, GROUP>(s, rows, block),
+                    3 | 5 | 6 | 9 => self.all_rows::<S, 3>(s, rows, block, &mut sums),
+                    _ => self.all_rows::<S, GROUP>(s, rows, block, &mut sums),
                 };
             }
         }
@@ -215,26 +223,73 @@ impl<E: Element> FloatOp<'_, '_, E> {
         }
     }
 
+    /// Inputs that all rows of a panel take before the next ones. Of many inputs, a panel would be too few rows to fetch weights for.
+    fn span(&self) -> usize {
+        match self.w.k() {
+            k @ ..=PANEL_INPUTS => k,
+            _ => TURN_INPUTS,
+        }
+    }
+
     /// `rows` times `B` blocks from `block` on; returns `B`.
     #[inline(always)]
-    fn all_rows<S: Simd, const B: usize>(&self, s: S, rows: Range<usize>, block: usize) -> usize {
-        let Range { start: mut row, end } = rows;
-        while row < end {
-            row += match end - row {
-                1 => self.in_turns::<S, 1, B>(s, row, block),
-                2 | 3 => self.in_turns::<S, 2, B>(s, row, block),
-                // Rather two tiles of four rows than one of six and one of two.
-                4 | 5 | 7 | 8 => self.in_turns::<S, 4, B>(s, row, block),
-                _ => self.in_turns::<S, TURN_ROWS, B>(s, row, block),
-            };
+    fn all_rows<S: Simd, const B: usize>(
+        &self,
+        s: S,
+        rows: Range<usize>,
+        block: usize,
+        sums: &mut [MaybeUninit<S::F>],
+    ) -> usize {
+        let k = self.w.k();
+        let span = self.span().max(1);
+        for start in (0..k.max(1)).step_by(span) {
+            let inputs = start..k.min(start + span);
+            let mut row = rows.start;
+            while row < rows.end {
+                let before = row - rows.start;
+                // Sums of no tile wait where all inputs are taken at once.
+                let at = if inputs.len() == k { 0 } else { before * CHAINS * B };
+                let (sums, inputs) = (&mut sums[at..], inputs.clone());
+                let next = self.next_lines::<B>(block, before / TURN_ROWS, &inputs);
+                row += match rows.end - row {
+                    1 => self.in_turns::<S, 1, B>(s, row, block, inputs, sums, next),
+                    2 | 3 => self.in_turns::<S, 2, B>(s, row, block, inputs, sums, next),
+                    // Rather two tiles of four rows than one of six and one of two.
+                    4 | 5 | 7 | 8 => self.in_turns::<S, 4, B>(s, row, block, inputs, sums, next),
+                    _ => self.in_turns::<S, TURN_ROWS, B>(s, row, block, inputs, sums, next),
+                };
+            }
         }
         B
     }
 
-    /// Rows `row..row + R` times blocks `block..block + B`, one chain after the other, so that the tile may have as many
+    /// The lines that tile `tile` fetches into the caches, one for each of its `inputs`: those of one of the `B` blocks that all rows take next.
+    fn next_lines<const B: usize>(&self, block: usize, tile: usize, inputs: &Range<usize>) -> *const [E; BLOCK_ROWS] {
+        let k = self.w.k();
+        let own = self.lines(block + tile.min(B - 1)).as_ptr();
+        match inputs.end < k {
+            // Nothing is left to fetch.
+            _ if tile >= B => own,
+            true => own.wrapping_add(inputs.len()),
+            // The first inputs of the next blocks.
+            false => own.wrapping_add(B * k).wrapping_sub(inputs.start),
+        }
+    }
+
+    /// Rows `row..row + R` times blocks `block..block + B` over `inputs`, one chain after the other, so that the tile may have as many
     /// outputs as there are registers, and each load serves more products; returns `R`.
+    ///
+    /// Sums over the inputs before are in `sums`, and those so far stay there until the last input. Lines from `next` on are fetched meanwhile.
     #[inline(always)]
-    fn in_turns<S: Simd, const R: usize, const B: usize>(&self, s: S, row: usize, block: usize) -> usize {
+    fn in_turns<S: Simd, const R: usize, const B: usize>(
+        &self,
+        s: S,
+        row: usize,
+        block: usize,
+        inputs: Range<usize>,
+        sums: &mut [MaybeUninit<S::F>],
+        next: *const [E; BLOCK_ROWS],
+    ) -> usize {
         let k = self.w.k();
         let lines: [*const [E; BLOCK_ROWS]; B] = std::array::from_fn(|b| {
             let lines = self.lines(block + b);
@@ -242,24 +297,28 @@ impl<E: Element> FloatOp<'_, '_, E> {
             lines.as_ptr()
         });
         let x: [*const f32; R] = std::array::from_fn(|r| self.row(row + r).as_ptr());
-        // Zeros in memory would take as long as the products of some inputs.
-        let mut chains = [const { MaybeUninit::<Tile<S, R, B>>::uninit() }; CHAINS];
-        let turn = Chains { s, lines, x };
+        assert!(sums.len() >= CHAINS * R * B);
+        // SAFETY: a tile is `R * B` sums, and nothing needs to be written.
+        let chains: &mut [MaybeUninit<Tile<S, R, B>>; CHAINS] = unsafe { &mut *sums.as_mut_ptr().cast() };
+        let turn = Chains { s, lines, x, next };
         // Were the turns unrolled, the compiler would run out of registers in one of them.
         let turns = std::hint::black_box(CHAINS);
-        for start in (0..k.max(1)).step_by(TURN_INPUTS) {
-            let inputs = start..k.min(start + TURN_INPUTS);
+        for start in (inputs.start..inputs.end.max(inputs.start + 1)).step_by(TURN_INPUTS) {
+            let inputs = start..inputs.end.min(start + TURN_INPUTS);
             for (c, chain) in chains.iter_mut().enumerate().take(turns) {
-                let sums = match start {
+                let before = match start {
                     0 => [[s.zero(); B]; R],
-                    // SAFETY: the first turn has written it.
+                    // SAFETY: the first inputs have written it.
                     _ => unsafe { chain.assume_init() },
                 };
                 // SAFETY: the lines and rows have `k` elements.
-                chain.write(unsafe { turn.run::<CHAINS>(c, inputs.clone(), sums) });
+                chain.write(unsafe { turn.run::<CHAINS>(c, inputs.clone(), before) });
             }
         }
-        // SAFETY: there was one turn at least, and it has written all of them.
+        if inputs.end < k {
+            return R;
+        }
+        // SAFETY: all of them have been written.
         let [p0, p1, p2, p3] = chains.each_ref().map(|chain| unsafe { chain.assume_init_ref() });
         for r in 0..R {
             for b in 0..B {
@@ -284,6 +343,8 @@ pub(crate) struct Chains<S, E, const R: usize, const B: usize> {
     pub(crate) lines: [*const [E; BLOCK_ROWS]; B],
     /// The first input of each row.
     pub(crate) x: [*const f32; R],
+    /// Lines to fetch meanwhile, one for each input.
+    pub(crate) next: *const [E; BLOCK_ROWS],
 }
 
 impl<S: Simd, E: Element, const R: usize, const B: usize> Chains<S, E, R, B> {
@@ -302,6 +363,7 @@ impl<S: Simd, E: Element, const R: usize, const B: usize> Chains<S, E, R, B> {
         let mut i = inputs.start + chain;
         while i < inputs.end {
             let mut weights = [s.zero(); B];
+            s.prefetch(self.next.wrapping_add(i).cast());
             for b in 0..B {
                 // Lines four apart are more than the hardware fetches ahead of by itself.
                 s.prefetch(self.lines[b].wrapping_add(i + AHEAD).cast());

@@ -1,5 +1,5 @@
-//! Which values have their channels in the lanes, in blocks of sixteen: those between convolutions over two axes, where everything that reads or makes
-//! them can.
+//! Which values have their channels in the lanes, in blocks of sixteen: those between convolutions over two axes, or over one of a fixed size, where
+//! everything that reads or makes them can. An axis whose size varies may be one of time, whose pieces must give what the whole gives.
 //!
 //! It depends on the graph and on sizes alone. Inputs, outputs and constants are as the graph says. A convolution reads and writes either; what stands
 //! between two of them has its operands and its result alike.
@@ -13,6 +13,10 @@ use cactus_kernels::dense::BlockConv;
 use cactus_quant::{BLOCK_ROWS, Packing};
 use cactus_tensor::DType;
 use std::collections::{HashMap, HashSet};
+
+/// What makes rows of channels of planes of one or two axes, and what makes planes of them.
+const TO_ROWS: [&[usize]; 2] = [&[0, 2, 1], &[0, 2, 3, 1]];
+const FROM_ROWS: [usize; 4] = [0, 3, 1, 2];
 
 /// What is in blocks.
 #[derive(Debug, Default)]
@@ -30,6 +34,8 @@ enum Asks {
     Alike(Vec<ValueId>),
     /// The result is as the graph says, whatever the operand is.
     PlainResult,
+    /// The operand is as the graph says, whatever the result is.
+    PlainOperand,
     /// Everything as the graph says.
     Plain,
 }
@@ -54,7 +60,7 @@ impl Blocks {
         });
         let convolutions = graph
             .nodes()
-            .filter(|(_, n)| matches!(n.op, Op::Conv(_) | Op::ConvTranspose { .. }));
+            .filter(|(_, n)| matches!(n.op, Op::Conv(_) | Op::Conv1d { .. } | Op::ConvTranspose { .. }));
         convolutions.flat_map(|(_, n)| n.inputs.iter().skip(1)).for_each(|v| {
             values.remove(v);
         });
@@ -74,6 +80,9 @@ impl Blocks {
                     }),
                     Asks::PlainResult => {
                         values.remove(&node.outputs[0]);
+                    }
+                    Asks::PlainOperand => {
+                        values.remove(&node.inputs[0]);
                     }
                     Asks::Plain => node.inputs.iter().chain(&node.outputs).for_each(|v| {
                         values.remove(v);
@@ -124,25 +133,38 @@ impl Finder<'_> {
     }
 
     fn may_be_in_blocks(&self, v: ValueId) -> bool {
-        match self.shape(v) {
-            &[batch, channels, height, width] => {
-                self.is_f32(v) && batch > 0 && channels >= BLOCK_ROWS && height * width > 1
-            }
-            _ => false,
+        let shape = self.shape(v);
+        self.has_planes(v)
+            && self.is_f32(v)
+            && shape[0] > 0
+            && shape[1] >= BLOCK_ROWS
+            && shape[2..].iter().product::<usize>() > 1
+    }
+
+    /// Whether a value has planes of two axes, or of one whose size is fixed.
+    fn has_planes(&self, v: ValueId) -> bool {
+        match &self.graph.ty(v).shape[..] {
+            [_, _, size] => size.as_known().is_some(),
+            shape => shape.len() == 4,
         }
     }
 
     fn is_depthwise(&self, v: ValueId) -> bool {
         let producer = self.graph.producer(v).map(|(_, node)| &node.op);
-        matches!(producer, Some(Op::Conv(ConvAttrs { groups, .. })) if *groups > 1)
+        matches!(producer, Some(Op::Conv(ConvAttrs { groups, .. }) | Op::Conv1d { groups, .. }) if *groups > 1)
     }
 
-    /// A convolution over two axes that reads its filters in 32 bits.
+    /// A convolution of planes that reads its filters in 32 bits.
     fn conv(&self, node: &Node) -> Option<BlockConv> {
-        let (Op::Conv(ConvAttrs { groups, .. }), &[x, filters, ..]) = (&node.op, &node.inputs[..]) else {
+        let (Op::Conv(ConvAttrs { groups, .. }) | Op::Conv1d { groups, .. }, &[x, filters, ..]) =
+            (&node.op, &node.inputs[..])
+        else {
             return None;
         };
-        let (&[batch, channels, _, _], &[outputs, each, _, _]) = (self.shape(x), self.shape(filters)) else {
+        if !self.has_planes(x) || !self.has_planes(node.outputs[0]) {
+            return None;
+        }
+        let (&[batch, channels, ..], &[outputs, each, ..]) = (self.shape(x), self.shape(filters)) else {
             return None;
         };
         let is_depthwise = *groups > 1 && *groups == channels && outputs == channels && each == 1;
@@ -184,7 +206,7 @@ impl Finder<'_> {
         let out = node.outputs[0];
         let first = node.inputs.first().copied();
         match (&node.op, first) {
-            (Op::Conv(_), Some(x)) if convs.contains_key(&out) => match self.is_depthwise(out) {
+            (Op::Conv(_) | Op::Conv1d { .. }, Some(x)) if convs.contains_key(&out) => match self.is_depthwise(out) {
                 true => Asks::Alike(vec![x, out]),
                 false => Asks::Nothing,
             },
@@ -201,9 +223,14 @@ impl Finder<'_> {
             }
             (Op::Binary { f }, Some(_)) => self.binary(node, *f),
             (Op::Reduce { f, axes, .. }, Some(x))
-                if matches!(f, ReduceFn::Sum | ReduceFn::Mean) && axes[..] == [2, 3] && self.shape(x).len() == 4 =>
+                if matches!(f, ReduceFn::Sum | ReduceFn::Mean) && axes.iter().copied().eq(2..self.shape(x).len()) =>
             {
                 Asks::PlainResult
+            }
+            (Op::Permute { perm }, Some(_)) if TO_ROWS.contains(&&perm[..]) => Asks::PlainResult,
+            (Op::Permute { perm }, Some(_)) if perm[..] == FROM_ROWS => Asks::PlainOperand,
+            (Op::Slice { axis: 1, start, .. }, Some(x)) if start.as_known().is_some_and(|n| self.is_run(n, x, out)) => {
+                Asks::Alike(vec![x, out])
             }
             (Op::Concat { axis: 1 }, _) => {
                 let whole = node.inputs[..node.inputs.len().saturating_sub(1)]
@@ -236,16 +263,27 @@ impl Finder<'_> {
         }
     }
 
+    /// Whether channels from `first` on of one sample are whole blocks of it, so that what is cut out lies there as it should.
+    fn is_run(&self, first: usize, x: ValueId, out: ValueId) -> bool {
+        let (from, to) = (self.shape(x), self.shape(out));
+        let whole = to[1].is_multiple_of(BLOCK_ROWS) || first + to[1] == from[1];
+        from[0] == 1 && first.is_multiple_of(BLOCK_ROWS) && whole
+    }
+
     fn is_number(&self, v: ValueId) -> bool {
         self.is_f32(v) && self.shape(v).iter().product::<usize>() == 1
     }
 
     /// Whether `v` has a number for every channel of `shape`, or of each of its samples.
     fn of_channels(&self, v: ValueId, shape: &[usize]) -> bool {
-        let &[batch, channels, ..] = shape else { return false };
-        match *self.shape(v) {
-            [samples, own, 1, 1] => (samples == batch || samples == 1) && own == channels,
-            [own, 1, 1] => own == channels,
+        let &[batch, channels, ref axes @ ..] = shape else {
+            return false;
+        };
+        let own = self.shape(v);
+        match own.len().checked_sub(axes.len()).map(|n| own.split_at(n)) {
+            Some((&[ref samples @ .., own], ones)) => {
+                (matches!(samples, [] | [1]) || samples == [batch]) && own == channels && ones.iter().all(|&n| n == 1)
+            }
             _ => false,
         }
     }

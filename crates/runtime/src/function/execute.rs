@@ -290,7 +290,12 @@ impl Run<'_> {
         let shape = self.shape(node.outputs[0]);
         let first = || ops.f32(arg(0));
         match &node.op {
-            Op::Pool(_) | Op::Reduce { .. } | Op::Binary { .. } | Op::Concat { .. } | Op::ConvTranspose { .. }
+            Op::Pool(_)
+            | Op::Reduce { .. }
+            | Op::Binary { .. }
+            | Op::Concat { .. }
+            | Op::ConvTranspose { .. }
+            | Op::Permute { .. }
                 if self.plan.blocks.touches(node) =>
             {
                 self.in_blocks(node, floats(out), scratch)?;

@@ -4,12 +4,13 @@
 //! plane or the stride of a window is, filters lie in the lanes of a product, and channels in those of everything else. Lanes behind the last channel hold
 //! anything, and nothing reads them.
 //!
-//! [`Exec::to_blocks`] and [`Exec::from_blocks`] go from planes and back, [`Exec::conv_blocks`] multiplies (`conv`, or `tiles` for three by three
+//! [`Exec::to_blocks`] and [`Exec::from_blocks`] go from planes and back, [`Exec::rows_to_blocks`] and [`Exec::blocks_to_rows`] from rows of channels, [`Exec::conv_blocks`] multiplies (`conv`, or `tiles` for three by three
 //! taps), [`Exec::depthwise_blocks`] has taps for each channel alone.
 
 mod conv;
 mod depthwise;
 mod places;
+mod rows;
 mod sums;
 mod tiles;
 mod transpose;
@@ -48,6 +49,11 @@ impl Piece {
     fn elems(&self, places: usize) -> Range<usize> {
         let first = self.block * places + self.first;
         first * BLOCK_ROWS..(first + self.count) * BLOCK_ROWS
+    }
+
+    /// Its places.
+    fn places(&self) -> Range<usize> {
+        self.first..self.first + self.count
     }
 
     /// Its channels.

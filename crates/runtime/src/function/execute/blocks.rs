@@ -127,7 +127,7 @@ impl Run<'_> {
         (blocks.contains(x) && blocks.contains(made)).then(of)?
     }
 
-    /// A pool, a reduction of planes, an operation of two operands, a join, or a transposed convolution.
+    /// A pool, a reduction of planes, an operation of two operands, a join, a transposed convolution, or what makes rows of channels and back.
     pub(super) fn in_blocks(&self, node: &Node, out: &mut [f32], scratch: &mut [f32]) -> Result<()> {
         let ops = self.operands();
         let made = node.outputs[0];
@@ -179,6 +179,15 @@ impl Run<'_> {
                         self.exec
                             .copy_strided(ops.f32(v)?, sample * size, &lines, &[BLOCK_ROWS, 1], to);
                         rest = behind;
+                    }
+                }
+            }
+            Op::Permute { .. } => {
+                let samples = ops.f32(x)?.chunks_exact(self.sample(x));
+                for (x, out) in samples.zip(out.chunks_exact_mut(self.sample(made))) {
+                    match blocks.contains(made) {
+                        true => self.exec.rows_to_blocks(x, self.planes(made)[1], out),
+                        false => self.exec.blocks_to_rows(x, channels, out),
                     }
                 }
             }
