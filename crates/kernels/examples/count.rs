@@ -7,7 +7,7 @@
 
 use cactus_base::{AlignedBuf, Step};
 use cactus_kernels::dense::{
-    BlockConv, BlockEpilogue, DenseAttention, Filters, Recurrent, ScoreBias, ScoreOperands, Source, Window,
+    BlockConv, BlockEpilogue, DenseAttention, Filters, Form, Recurrent, ScoreBias, ScoreOperands, Source, Window,
     packed_bytes, recurrent_scratch_elems,
 };
 use cactus_kernels::{
@@ -250,7 +250,16 @@ fn integers(exec: Exec<'_>, calls: usize) {
     let mut scratch = vec![0.0; exec.conv_integers_scratch_elems(&w, &weight)];
     let mut out = vec![0.0; CHANNELS * PLANE * PLANE];
     for _ in 0..calls {
-        exec.conv_integers(&w, 1, &x, &weight, Epilogue::default(), &mut scratch, &mut out);
+        exec.conv_integers(
+            &w,
+            1,
+            [Form::Planes; 2],
+            &x,
+            &weight,
+            Epilogue::default(),
+            &mut scratch,
+            &mut out,
+        );
     }
     println!("{} {}", layout.data_bytes(), CHANNELS * k * PLANE * PLANE);
 }

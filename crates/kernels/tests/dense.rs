@@ -4,7 +4,7 @@ mod support;
 
 use cactus_base::Step;
 use cactus_kernels::dense::{
-    DenseAttention, ReduceOp, ScoreBias, ScoreOperands, Window, broadcast_strides, has_whole_groups,
+    DenseAttention, Form, ReduceOp, ScoreBias, ScoreOperands, Window, block_elems, broadcast_strides, has_whole_groups,
 };
 use cactus_kernels::{BinaryOp, Epilogue, Exec, Kernels, QuantizedRows, Tier, UnaryOp};
 use cactus_quant::{Packed, Packing, pack};
@@ -216,13 +216,36 @@ fn conv_integers_is_the_product_of_quantized_windows() {
                 activation: Some(UnaryOp::Relu),
                 ..Epilogue::default()
             };
-            let found = same_everywhere(&what, |exec| {
-                let mut scratch = vec![f32::NAN; exec.conv_integers_scratch_elems(&w, &packed.view())];
-                let mut out = vec![f32::NAN; by_definition.len()];
-                exec.conv_integers(&w, 2, &x, &packed.view(), epilogue, &mut scratch, &mut out);
-                out
-            });
-            assert_same_bits(&what, &found, &by_definition);
+            let windows = w.out.iter().product::<usize>();
+            // Lanes behind the last channel hold what nobody may read.
+            let mut in_blocks = vec![f32::NAN; 2 * block_elems(channels, plane)];
+            for (i, v) in x.iter().enumerate() {
+                let (sample, channel, place) = (i / (channels * plane), i / plane % channels, i % plane);
+                let block = sample * channels.div_ceil(16) + channel / 16;
+                in_blocks[(block * plane + place) * 16 + channel % 16] = *v;
+            }
+            let forms = [Form::Planes, Form::Blocks];
+            for forms in forms.iter().flat_map(|&x| forms.map(|out| [x, out])) {
+                let what = format!("{what} {forms:?}");
+                let found = same_everywhere(&what, |exec| {
+                    let mut scratch = vec![f32::NAN; exec.conv_integers_scratch_elems(&w, &packed.view())];
+                    let each = filters * windows;
+                    let x = if forms[0] == Form::Planes { &x } else { &in_blocks };
+                    let mut out = vec![f32::NAN; 2 * each];
+                    if forms[1] == Form::Planes {
+                        exec.conv_integers(&w, 2, forms, x, &packed.view(), epilogue, &mut scratch, &mut out);
+                        return out;
+                    }
+                    let size = block_elems(filters, windows);
+                    let mut made = vec![f32::NAN; 2 * size];
+                    exec.conv_integers(&w, 2, forms, x, &packed.view(), epilogue, &mut scratch, &mut made);
+                    for (made, out) in made.chunks_exact(size.max(1)).zip(out.chunks_exact_mut(each.max(1))) {
+                        exec.from_blocks(made, windows, out);
+                    }
+                    out
+                });
+                assert_same_bits(&what, &found, &by_definition);
+            }
         }
     }
 }
@@ -239,7 +262,16 @@ fn convolutions_without_windows_give_nothing() {
         assert_eq!(exec.conv_depthwise_scratch_elems(&w), 0);
         exec.conv_depthwise(&w, &x, &weight, Epilogue::default(), &mut [], &mut []);
         let mut scratch = vec![0.0; exec.conv_integers_scratch_elems(&w, &packed.view())];
-        exec.conv_integers(&w, 1, &x, &packed.view(), Epilogue::default(), &mut scratch, &mut []);
+        exec.conv_integers(
+            &w,
+            1,
+            [Form::Planes; 2],
+            &x,
+            &packed.view(),
+            Epilogue::default(),
+            &mut scratch,
+            &mut [],
+        );
         Vec::new()
     });
 }

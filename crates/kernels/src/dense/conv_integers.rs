@@ -2,12 +2,13 @@
 //!
 //! Filters are the rows `[filters, taps · channels]` of a product, and its groups of 32 inputs are groups of channels of one tap. What a
 //! window reads is then made of cells that belong to places: they are made for all of them, with zeros around, 16 places side by side,
-//! and windows copy theirs. [`Exec::conv_rows`] gathers floats and makes integers of each window anew, `taps` times as many.
+//! and windows copy theirs. Input and output are planes or blocks, with the same bits. [`Exec::conv_rows`] gathers floats and makes integers of each window anew, `taps` times as many.
 
+use super::blocks::block_elems;
 use super::conv::Window;
 use super::strips::{STRIP, in_lines, quantized_elems};
 use super::turn::{Planes, Turn, row_stride};
-use crate::exec::{Exec, SharedMut};
+use crate::exec::{Exec, Kernels, SharedMut};
 use crate::matmul::{Activations, Cell, Epilogue, MIN_MAGNITUDE, QuantizedRows, TILE_ROWS, quantize_group};
 use crate::parts::{part_count, part_range};
 use cactus_quant::{BLOCK_ROWS, GROUP, PackedView, Packing};
@@ -68,11 +69,30 @@ impl Framed {
     }
 }
 
+/// How the channels of a value lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `[channels, places]`.
+    Planes,
+    /// Sixteen side by side, see [`Exec::to_blocks`].
+    Blocks,
+}
+
+impl Form {
+    /// Elements of `channels` with `places` each.
+    fn elems(self, channels: usize, places: usize) -> usize {
+        match self {
+            Form::Planes => channels * places,
+            Form::Blocks => block_elems(channels, places),
+        }
+    }
+}
+
 /// What the windows of a sample read.
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    /// Each its own place of planes `[channels, places]`.
-    Planes(&'a [f32]),
+    /// Each its own place.
+    Places(Places<'a>),
     /// Places that are quantized.
     Cells {
         framed: Framed,
@@ -88,6 +108,7 @@ struct Sample<'a> {
     source: Source<'a>,
     weight: &'a PackedView<'a>,
     epilogue: Epilogue<'a>,
+    form: Form,
     out: SharedMut<'a, f32>,
 }
 
@@ -106,7 +127,7 @@ impl Exec<'_> {
         framed.saturating_add(self.strip_parts(w.outputs()).saturating_mul(own))
     }
 
-    /// `out [batch, filters, out…]` from `x [batch, channels, size…]`, where `weight` is `[filters, kernel… · channels]` in 8 bits, with bias
+    /// `out [batch, filters, out…]` from `x [batch, channels, size…]`, in the forms `x` and `out` of `forms`, where `weight` is `[filters, kernel… · channels]` in 8 bits, with bias
     /// and activation of the epilogue. Every place is quantized in groups of 32 channels as [`QuantizedRows`] says, zeros outside, and the
     /// groups of a window follow one another tap by tap.
     ///
@@ -117,6 +138,7 @@ impl Exec<'_> {
         &self,
         w: &Window,
         batch: usize,
+        forms: [Form; 2],
         x: &[f32],
         weight: &PackedView<'_>,
         epilogue: Epilogue<'_>,
@@ -131,7 +153,10 @@ impl Exec<'_> {
             weight.packing(),
             weight.k()
         );
-        let (each_in, each_out) = (channels * w.places(), weight.n() * windows);
+        let [each_in, each_out] = [
+            forms[0].elems(channels, w.places()),
+            forms[1].elems(weight.n(), windows),
+        ];
         assert!(
             x.len() == batch * each_in && out.len() == batch * each_out,
             "conv_integers: elements of input and output"
@@ -146,9 +171,14 @@ impl Exec<'_> {
         let offsets = framed.map_or_else(Vec::new, |framed| framed.offsets(w));
         let own = strip_elems(weight, windows.min(STRIP));
         for (sample, out) in out.chunks_exact_mut(each_out).enumerate() {
-            let x = &x[sample * each_in..(sample + 1) * each_in];
+            let x = Places {
+                x: &x[sample * each_in..(sample + 1) * each_in],
+                form: forms[0],
+                plane: w.places(),
+                channels,
+            };
             let source = match framed {
-                None => Source::Planes(x),
+                None => Source::Places(x),
                 Some(framed) => {
                     self.quantize_places(w, framed, x, cells);
                     Source::Cells {
@@ -163,6 +193,7 @@ impl Exec<'_> {
                 source,
                 weight,
                 epilogue,
+                form: forms[1],
                 out: SharedMut::new(out),
             };
             self.for_strips(windows, scratch, own, |exec, windows, scratch| {
@@ -171,15 +202,13 @@ impl Exec<'_> {
         }
     }
 
-    /// Quantizes all places of planes `x` into `cells`, zeros around them.
-    fn quantize_places(&self, w: &Window, framed: Framed, x: &[f32], cells: &mut [Cell]) {
+    /// Quantizes all places of `x` into `cells`, zeros around them.
+    fn quantize_places(&self, w: &Window, framed: Framed, x: Places<'_>, cells: &mut [Cell]) {
         let [depth, height, line] = framed.size;
         let lines = depth * height;
-        let plane = w.places();
-        let channels = x.len() / plane.max(1);
         let cost_ns = 8 * line;
         let parts = part_count(self.step.width(), framed.groups * lines, cost_ns);
-        let cells = SharedMut::new(cells);
+        let (kernels, cells) = (self.kernels, SharedMut::new(cells));
         self.step.run(parts, &|part| {
             for item in part_range(framed.groups * lines, parts, part) {
                 let (group, at) = (item / lines, item % lines);
@@ -195,22 +224,12 @@ impl Exec<'_> {
                 let (Some(z), Some(y)) = (inside(0, at[0]), inside(1, at[1])) else {
                     continue;
                 };
-                if plane == 0 {
+                if x.plane == 0 {
                     continue;
                 }
                 let own = w.before[2].min(line)..line.min(w.before[2] + w.size[2]);
-                let first = group * GROUP * plane + (z * w.size[1] + y) * w.size[2];
-                let group = Group {
-                    x: &x[first..],
-                    plane,
-                    channels: GROUP.min(channels - group * GROUP),
-                };
-                for (i, cells) in cells[own].chunks_mut(BLOCK_ROWS).enumerate() {
-                    self.kernels.run(QuantizePlaces {
-                        of: group.from(i * BLOCK_ROWS),
-                        cells,
-                    });
-                }
+                let first = (z * w.size[1] + y) * w.size[2];
+                x.group(group, first).quantize(kernels, &mut cells[own]);
             }
         });
     }
@@ -224,7 +243,7 @@ impl Exec<'_> {
         let (integers, made) = scratch.split_at_mut(quantized_elems(weight, n));
         let mut rows = QuantizedRows::new(bytemuck::cast_slice_mut(integers), n, weight.k());
         match sample.source {
-            Source::Planes(x) => self.quantize_windows(w.places(), &x[windows.start..], &mut rows),
+            Source::Places(x) => self.quantize_windows(x, windows.start, &mut rows),
             Source::Cells { framed, cells, offsets } => {
                 for tile in 0..n.div_ceil(TILE_ROWS) {
                     let (to, count) = rows.tile_mut(tile);
@@ -236,40 +255,86 @@ impl Exec<'_> {
         let made = &mut made[..n * stride];
         self.linear_strided(weight, Activations::Q8(rows), n, epilogue, made, stride);
         // Strips have disjoint windows.
-        let planes = Planes {
-            out: &sample.out,
-            plane: w.outputs(),
-            first: windows.start,
-        };
-        self.kernels.run(Turn {
-            rows: made,
-            stride,
-            filters,
-            planes,
-        });
+        match sample.form {
+            Form::Planes => self.kernels.run(Turn {
+                rows: made,
+                stride,
+                filters,
+                planes: Planes {
+                    out: &sample.out,
+                    plane: w.outputs(),
+                    first: windows.start,
+                },
+            }),
+            Form::Blocks => {
+                for (block, first) in (0..filters).step_by(BLOCK_ROWS).enumerate() {
+                    let at = block * w.outputs() + windows.start;
+                    // SAFETY: strips have disjoint windows.
+                    let lines = unsafe { sample.out.piece(at * BLOCK_ROWS..(at + n) * BLOCK_ROWS) };
+                    for (line, row) in lines
+                        .as_chunks_mut::<BLOCK_ROWS>()
+                        .0
+                        .iter_mut()
+                        .zip(made.chunks_exact(stride))
+                    {
+                        // Rows are as long as their blocks.
+                        line.copy_from_slice(&row[first..first + BLOCK_ROWS]);
+                    }
+                }
+            }
+        }
     }
 
-    /// Quantizes the first places of planes `x`, `plane` apart, as rows.
-    fn quantize_windows(&self, plane: usize, x: &[f32], rows: &mut QuantizedRows<'_>) {
-        let (n, channels) = (rows.rows(), rows.k());
+    /// Quantizes places from `start` on as rows.
+    fn quantize_windows(&self, x: Places<'_>, start: usize, rows: &mut QuantizedRows<'_>) {
+        let n = rows.rows();
         let mut cells: [Cell; BLOCK_ROWS] = bytemuck::Zeroable::zeroed();
-        for group in 0..channels.div_ceil(GROUP) {
-            let of = Group {
-                x: &x[group * GROUP * plane..],
-                plane,
-                channels: GROUP.min(channels - group * GROUP),
-            };
+        for group in 0..x.channels.div_ceil(GROUP) {
             for first in (0..n).step_by(BLOCK_ROWS) {
                 let count = BLOCK_ROWS.min(n - first);
-                self.kernels.run(QuantizePlaces {
-                    of: of.from(first),
-                    cells: &mut cells[..count],
-                });
+                x.group(group, start + first)
+                    .quantize(self.kernels, &mut cells[..count]);
                 for (half, cells) in cells[..count].chunks(TILE_ROWS).enumerate() {
                     let (to, count) = rows.tile_mut(first / TILE_ROWS + half);
                     to[group * count..(group + 1) * count].copy_from_slice(cells);
                 }
             }
+        }
+    }
+}
+
+/// The places of a sample.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    x: &'a [f32],
+    form: Form,
+    /// Places of a channel.
+    plane: usize,
+    channels: usize,
+}
+
+impl<'a> Places<'a> {
+    /// Channels of group `group`, from place `first` on.
+    fn group(self, group: usize, first: usize) -> Group<'a> {
+        let Self {
+            x,
+            form,
+            plane,
+            channels,
+        } = self;
+        let before = group * GROUP * plane;
+        let own = GROUP.min(channels - group * GROUP);
+        match form {
+            Form::Planes => Group::Planes(Channels {
+                x: &x[before + first..],
+                plane,
+                count: own,
+            }),
+            Form::Blocks => Group::Blocks(Lines {
+                first: &x[before + first * BLOCK_ROWS..],
+                second: x.get(before + (plane + first) * BLOCK_ROWS..).unwrap_or(&[]),
+                count: own,
+            }),
         }
     }
 }
@@ -298,17 +363,24 @@ fn copy_cells(w: &Window, framed: &Framed, cells: &[Cell], offsets: &[usize], wi
     }
 }
 
-/// Up to 32 channels of places that lie side by side.
+/// Up to 32 channels of places.
 #[derive(Clone, Copy)]
-struct Group<'a> {
+enum Group<'a> {
+    Planes(Channels<'a>),
+    Blocks(Lines<'a>),
+}
+
+/// Channels of places that lie side by side.
+#[derive(Clone, Copy)]
+struct Channels<'a> {
     /// From the first place of the first channel on.
     x: &'a [f32],
     /// Elements between channels.
     plane: usize,
-    channels: usize,
+    count: usize,
 }
 
-impl Group<'_> {
+impl Channels<'_> {
     /// The same from place `first` on.
     fn from(self, first: usize) -> Self {
         Self {
@@ -318,9 +390,33 @@ impl Group<'_> {
     }
 }
 
+/// Channels that lie side by side, of one place after the other.
+#[derive(Clone, Copy)]
+struct Lines<'a> {
+    /// The first sixteen, and the next ones where there are any.
+    first: &'a [f32],
+    second: &'a [f32],
+    count: usize,
+}
+
+impl Group<'_> {
+    /// Makes cells of the first places.
+    fn quantize(self, kernels: &Kernels, cells: &mut [Cell]) {
+        match self {
+            Group::Planes(of) => {
+                for (i, cells) in cells.chunks_mut(BLOCK_ROWS).enumerate() {
+                    let of = of.from(i * BLOCK_ROWS);
+                    kernels.run(QuantizePlaces { of, cells });
+                }
+            }
+            Group::Blocks(of) => kernels.run(QuantizeLines { of, cells }),
+        }
+    }
+}
+
 /// Makes a cell of each of up to 16 places.
 struct QuantizePlaces<'a> {
-    of: Group<'a>,
+    of: Channels<'a>,
     cells: &'a mut [Cell],
 }
 
@@ -331,7 +427,7 @@ impl Op for QuantizePlaces<'_> {
     fn eval<S: Simd>(self, s: S) {
         let Self { of, cells } = self;
         let (mut largest, mut finite) = (s.zero(), s.zero());
-        for channel in 0..of.channels {
+        for channel in 0..of.count {
             let x = read(s, &of, channel, cells.len());
             largest = s.max(s.abs(x), largest);
             // Zero times a number is zero, times anything else NaN.
@@ -377,8 +473,8 @@ impl Op for QuantizePlaces<'_> {
 
 /// What `count` places have in a channel, zeros where there is no such channel.
 #[inline(always)]
-fn read<S: Simd>(s: S, of: &Group<'_>, channel: usize, count: usize) -> S::F {
-    if channel >= of.channels {
+fn read<S: Simd>(s: S, of: &Channels<'_>, channel: usize, count: usize) -> S::F {
+    if channel >= of.count {
         return s.zero();
     }
     let x = &of.x[channel * of.plane..][..count];
@@ -390,12 +486,85 @@ fn read<S: Simd>(s: S, of: &Group<'_>, channel: usize, count: usize) -> S::F {
 
 /// Where one of the places has something that is not finite.
 #[inline(always)]
-fn one_by_one<S: Simd>(s: S, of: &Group<'_>, cells: &mut [Cell]) {
+fn one_by_one<S: Simd>(s: S, of: &Channels<'_>, cells: &mut [Cell]) {
     for (i, cell) in cells.iter_mut().enumerate() {
         let mut x = [0.0; GROUP];
-        for (channel, x) in x.iter_mut().enumerate().take(of.channels) {
+        for (channel, x) in x.iter_mut().enumerate().take(of.count) {
             *x = of.x[channel * of.plane + i];
         }
         *cell = quantize_group(s, &x);
+    }
+}
+
+/// Makes a cell of each place, eight at a time.
+struct QuantizeLines<'a> {
+    of: Lines<'a>,
+    cells: &'a mut [Cell],
+}
+
+/// Places whose largest and sums are found at once.
+const LINES: usize = 8;
+
+impl Op for QuantizeLines<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let Self { of, cells } = self;
+        for (i, cells) in cells.chunks_mut(LINES).enumerate() {
+            let mut halves = [[s.zero(); 2]; LINES];
+            let (mut largest, mut finite) = ([s.zero(); LINES], s.zero());
+            for (n, half) in halves.iter_mut().enumerate().take(cells.len()) {
+                *half = [
+                    read_line(s, of.first, i * LINES + n, of.count),
+                    read_line(s, of.second, i * LINES + n, of.count.saturating_sub(BLOCK_ROWS)),
+                ];
+                largest[n] = s.max(s.abs(half[0]), s.abs(half[1]));
+                // Zero times a number is zero, times anything else NaN.
+                finite = s.fma(half[1], s.zero(), s.fma(half[0], s.zero(), finite));
+            }
+            if s.reduce_sum(finite) != 0.0 {
+                for (cell, half) in cells.iter_mut().zip(halves) {
+                    let mut x = [[0.0; BLOCK_ROWS]; 2];
+                    s.store(half[0], &mut x[0]);
+                    s.store(half[1], &mut x[1]);
+                    *cell = quantize_group(s, &bytemuck::cast(x));
+                }
+                continue;
+            }
+            let largest = s.reduce_maxima(largest);
+            let is_small = s.lt(largest, s.splat(MIN_MAGNITUDE));
+            let most = s.splat(127.0);
+            let (mut inverses, mut scales) = ([0.0; BLOCK_ROWS], [0.0; BLOCK_ROWS]);
+            s.store(s.select(is_small, s.zero(), s.div(most, largest)), &mut inverses);
+            s.store(s.select(is_small, s.zero(), s.div(largest, most)), &mut scales);
+            let mut sums = [s.zero(); LINES];
+            for n in 0..cells.len() {
+                let inverse = s.splat(inverses[n]);
+                let [a, b] = halves[n].map(|x| s.to_int(s.mul(x, inverse)));
+                let mut bytes = [[0i8; BLOCK_ROWS]; 2];
+                s.store_i8(a, &mut bytes[0]);
+                s.store_i8(b, &mut bytes[1]);
+                cells[n].quads = bytemuck::cast(bytes);
+                cells[n].scale = scales[n];
+                // 32 bytes make less than a float holds exactly.
+                sums[n] = s.to_float(s.add_i(a, b));
+            }
+            let mut all = [0; BLOCK_ROWS];
+            s.store_i(s.to_int(s.reduce_sums(sums)), &mut all);
+            for (cell, sum) in cells.iter_mut().zip(all) {
+                cell.sum = sum;
+            }
+        }
+    }
+}
+
+/// The first `count` channels of a line, of sixteen; zeros behind them.
+#[inline(always)]
+fn read_line<S: Simd>(s: S, lines: &[f32], line: usize, count: usize) -> S::F {
+    match count {
+        0 => s.zero(),
+        BLOCK_ROWS.. => lines[line * BLOCK_ROWS..].first_chunk().map_or(s.zero(), |x| s.load(x)),
+        _ => s.load_partial(&lines[line * BLOCK_ROWS..][..count]),
     }
 }

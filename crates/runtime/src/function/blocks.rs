@@ -5,6 +5,7 @@
 //! between two of them has its operands and its result alike.
 
 use super::constants::Constants;
+use super::filters::PackedFilters;
 use super::held_type;
 use super::plan::Plan;
 use crate::kernel_names;
@@ -26,6 +27,13 @@ pub(super) struct Blocks {
     convs: HashMap<ValueId, BlockConv>,
 }
 
+/// The convolutions of a graph, by their results, that take planes and blocks.
+struct Convolutions {
+    in_blocks: HashMap<ValueId, BlockConv>,
+    /// With filters in 8 bits.
+    on_integers: HashSet<ValueId>,
+}
+
 /// What a node asks of its operands and its result.
 enum Asks {
     /// Nothing: it takes either.
@@ -43,11 +51,18 @@ enum Asks {
 impl Blocks {
     pub(super) fn of(graph: &Graph, constants: &Constants, plan: &Plan) -> Blocks {
         let finder = Finder { graph, constants, plan };
-        let convs: HashMap<ValueId, BlockConv> = graph
-            .nodes()
-            .filter_map(|(_, node)| Some((node.outputs[0], finder.conv(node)?)))
-            .collect();
-        if convs.is_empty() {
+        let convs = Convolutions {
+            in_blocks: graph
+                .nodes()
+                .filter_map(|(_, node)| Some((node.outputs[0], finder.conv(node)?)))
+                .collect(),
+            on_integers: graph
+                .nodes()
+                .filter(|(_, node)| finder.is_on_integers(node))
+                .map(|(_, node)| node.outputs[0])
+                .collect(),
+        };
+        if convs.in_blocks.is_empty() && convs.on_integers.is_empty() {
             return Blocks::default();
         }
         let mut values: HashSet<ValueId> = graph
@@ -92,6 +107,7 @@ impl Blocks {
         }
         // A channel alone is as fast without.
         let convs = convs
+            .in_blocks
             .into_iter()
             .filter(|(v, _)| !finder.is_depthwise(*v) || values.contains(v))
             .collect();
@@ -182,6 +198,32 @@ impl Finder<'_> {
         BlockConv::of(&w, channels, outputs)
     }
 
+    /// Whether a node is a convolution of planes on integers.
+    fn is_on_integers(&self, node: &Node) -> bool {
+        let (Op::Conv(ConvAttrs { groups: 1, .. }) | Op::Conv1d { groups: 1, .. }, &[x, filters, ..]) =
+            (&node.op, &node.inputs[..])
+        else {
+            return false;
+        };
+        let made = node.outputs[0];
+        let windows = self.shape(made)[2..].iter().product();
+        self.has_planes(x)
+            && self.has_planes(made)
+            && self.is_f32(x)
+            && self.is_f32(made)
+            && matches!(
+                PackedFilters::of(
+                    self.graph,
+                    self.constants,
+                    &self.plan.folds,
+                    filters,
+                    self.shape(filters),
+                    windows
+                ),
+                Ok(Some(PackedFilters::Integers(_)))
+            )
+    }
+
     /// Whether filters are there in 32 bits, as rows or packed for products.
     fn reads_floats(&self, filters: ValueId, outputs: usize, is_depthwise: bool) -> bool {
         let mut of = filters;
@@ -202,14 +244,17 @@ impl Finder<'_> {
         }
     }
 
-    fn asks(&self, node: &Node, convs: &HashMap<ValueId, BlockConv>) -> Asks {
+    fn asks(&self, node: &Node, convs: &Convolutions) -> Asks {
         let out = node.outputs[0];
         let first = node.inputs.first().copied();
         match (&node.op, first) {
-            (Op::Conv(_) | Op::Conv1d { .. }, Some(x)) if convs.contains_key(&out) => match self.is_depthwise(out) {
-                true => Asks::Alike(vec![x, out]),
-                false => Asks::Nothing,
-            },
+            (Op::Conv(_) | Op::Conv1d { .. }, _) if convs.on_integers.contains(&out) => Asks::Nothing,
+            (Op::Conv(_) | Op::Conv1d { .. }, Some(x)) if convs.in_blocks.contains_key(&out) => {
+                match self.is_depthwise(out) {
+                    true => Asks::Alike(vec![x, out]),
+                    false => Asks::Nothing,
+                }
+            }
             (Op::ConvTranspose { conv, .. }, Some(x)) if conv.groups == 1 && self.shape(x).len() == 4 => Asks::Nothing,
             (
                 Op::Pool(PoolAttrs {

@@ -8,6 +8,7 @@
 mod blocks;
 mod constants;
 mod execute;
+mod filters;
 mod folds;
 mod island;
 mod memory;

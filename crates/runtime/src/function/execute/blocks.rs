@@ -3,7 +3,9 @@
 use super::{Run, heavy};
 use crate::{Error, Result, kernel_names};
 use cactus_ir::{Node, Op, ReduceFn, ValueId};
-use cactus_kernels::dense::{self, BlockConv, BlockEpilogue, BlockTranspose, Filters, ReduceOp, Source, block_elems};
+use cactus_kernels::dense::{
+    self, BlockConv, BlockEpilogue, BlockTranspose, Filters, Form, ReduceOp, Source, block_elems,
+};
 use cactus_quant::{BLOCK_ROWS, Packing};
 
 impl Run<'_> {
@@ -19,6 +21,14 @@ impl Run<'_> {
         match self.plan.blocks.contains(v) {
             true => block_elems(channels, places),
             false => channels * places,
+        }
+    }
+
+    /// How the channels of a value lie.
+    pub(super) fn form(&self, v: ValueId) -> Form {
+        match self.plan.blocks.contains(v) {
+            true => Form::Blocks,
+            false => Form::Planes,
         }
     }
 

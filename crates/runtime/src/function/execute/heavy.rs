@@ -1,12 +1,13 @@
 //! The nodes that do arithmetic over many elements for each result: reductions, products, windows, recurrences, rotation.
 //! Everything elementwise, and what moves data, is the parent's.
 
+use super::super::filters::PackedFilters;
 use super::super::folds::Bounds;
-use super::{Place, Run, around, block, floats, recurrent};
+use super::{Run, around, block, floats, recurrent};
 use crate::{Error, Result};
 use cactus_ir::{AttentionAttrs, ConvAttrs, Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{
-    self, BlockConv, BlockEpilogue, DenseAttention, Dims, FEW_WINDOWS, ReduceOp, ScoreBias, Window, broadcast_strides,
+    self, BlockConv, BlockEpilogue, DenseAttention, Dims, ReduceOp, ScoreBias, Window, broadcast_strides,
     recurrent_scratch_elems,
 };
 use cactus_kernels::{Epilogue, Norm};
@@ -224,8 +225,9 @@ impl Run<'_> {
         let way = self.way(node, &w)?;
         match &way {
             Way::Integers(filters) => {
+                let forms = [node.inputs[0], node.outputs[0]].map(|v| self.form(v));
                 self.exec
-                    .conv_integers(&w, batch, x, filters, epilogue, scratch, floats(out));
+                    .conv_integers(&w, batch, forms, x, filters, epilogue, scratch, floats(out));
                 return Ok(());
             }
             Way::Rows(filters) => {
@@ -281,31 +283,13 @@ impl Run<'_> {
 
     /// How a convolution that reads its filters packed is computed: stored so, or as it has few windows.
     fn packed_way(&self, node: &Node, w: &Window) -> Result<Option<Way<'_>>> {
-        let filters = node.inputs[1];
-        if w.out.iter().product::<usize>() < FEW_WINDOWS
-            && let Some(few) = self.constants.filters(filters)
-        {
-            return Ok(Some(Way::Rows(few)));
-        }
-        let Some(&Place::Constant { of, start: 0 }) = self.plan.places.get(&filters) else {
-            return Ok(None);
-        };
-        let shape = self.shape(filters);
-        let taps = shape[2..].iter().product::<usize>();
-        let stored = self.constants.matrix(of)?.filter(|m| {
-            matches!(m.packing(), Packing::Int8G32 | Packing::F32N16) && m.n() == shape[0] && m.k() == shape[1] * taps
-        });
-        // What turns the axes of filters is done where they are in this order, see `Folds`.
-        let is_turned = self
-            .graph
-            .producer(filters)
-            .is_some_and(|(_, node)| matches!(node.op, Op::Permute { .. }));
-        Ok(
-            stored.map(|m| match m.packing() == Packing::Int8G32 && (is_turned || taps == 1) {
-                true => Way::Integers(m),
-                false => Way::Rows(m),
-            }),
-        )
+        let (filters, windows) = (node.inputs[1], w.out.iter().product());
+        let folds = &self.plan.folds;
+        let packed = PackedFilters::of(self.graph, self.constants, folds, filters, self.shape(filters), windows)?;
+        Ok(packed.map(|packed| match packed {
+            PackedFilters::Integers(filters) => Way::Integers(filters),
+            PackedFilters::Rows(filters) => Way::Rows(filters),
+        }))
     }
 
     pub(super) fn recurrent(&self, node: &Node, out: &mut [u8], scratch: &mut [f32]) -> Result<()> {
