@@ -1,12 +1,15 @@
 //! Networks whose values have their channels in the lanes, beside the interpreter, with the same bits on every tier and number of threads.
 
 use cactus_base::Pool;
+use cactus_bundle::{About, Bundle, BundleWriter, Provenance};
 use cactus_ir::{BinaryFn, ConvAttrs, Dim, Graph, GraphBuilder, Op, PoolAttrs, ReduceFn, TensorType, UnaryFn, ValueId};
 use cactus_kernels::Kernels;
+use cactus_quant::{Packing, pack};
 use cactus_reference::States;
 use cactus_runtime::Function;
 use cactus_tensor::{DType, Tensor};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const BATCH: usize = 2;
 const SIZE: usize = 18;
@@ -153,6 +156,136 @@ fn networks_in_blocks_match_the_interpreter() {
                 match &first {
                     None => first = Some(bits),
                     Some(first) => assert!(*first == bits, "{channels}, {:?}, {threads} threads", kernels.tier()),
+                }
+            }
+        }
+    }
+}
+
+/// Numbers without a pattern, which would cancel out, and let the error of integers look large.
+fn noise(shape: &[usize], seed: u32) -> Tensor {
+    let mut state = seed;
+    let n = shape.iter().product();
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    Tensor::from_f32(shape.to_vec(), std::iter::repeat_with(next).take(n).collect()).unwrap()
+}
+
+/// Convolutions with filters in 8 bits, one axis or two, and what stands between them. With `all_out` every value is given back, so that none is in blocks.
+fn on_integers(axes: usize, all_out: bool) -> (Graph, Vec<(String, Tensor)>) {
+    let mut b = GraphBuilder::new("g");
+    let size = if axes == 1 { vec![300] } else { vec![SIZE; 2] };
+    let shape = [vec![1, 32], size].concat();
+    let x = b.input(
+        "x",
+        TensorType::new(DType::F32, shape.iter().copied().map(Dim::known).collect::<Vec<_>>()),
+    );
+    let mut weights: Vec<(String, Tensor)> = Vec::new();
+    let mut conv = |b: &mut GraphBuilder, x: ValueId, [filters, channels, taps, stride]: [usize; 4]| {
+        let name = format!("w{}", weights.len());
+        let rows = [filters, taps.pow(axes as u32) * channels];
+        let v = b.weight(&name, &rows);
+        weights.push((name, noise(&rows, weights.len() as u32)));
+        // As bundles hold them: tap by tap.
+        let tapped = [vec![filters], vec![taps; axes], vec![channels]].concat();
+        let v = b
+            .reshape(v, tapped.into_iter().map(Dim::known).collect::<Vec<_>>())
+            .unwrap();
+        let perm: Vec<usize> = [0, axes + 1].into_iter().chain(1..=axes).collect();
+        let v = b.permute(v, &perm).unwrap();
+        let attrs = ConvAttrs {
+            groups: 1,
+            stride: vec![stride; axes],
+            padding: vec![[taps / 2; 2]; axes],
+            dilation: vec![1; axes],
+        };
+        b.op(Op::Conv(attrs), &[x, v]).unwrap()
+    };
+    let first = conv(&mut b, x, [64, 32, 3, 1]);
+    let relu = b.unary(UnaryFn::Relu, first).unwrap();
+    let second = conv(&mut b, relu, [64, 64, 1, 1]);
+    let sum = b.op(Op::Binary { f: BinaryFn::Add }, &[second, relu]).unwrap();
+    // Blocks of its first and second half.
+    let half = |start: usize| Op::Slice {
+        axis: 1,
+        start: Dim::known(start),
+        end: Dim::known(start + 32),
+    };
+    let halves = [0, 32].map(|start| b.op(half(start), &[sum]).unwrap());
+    let product = b.op(Op::Binary { f: BinaryFn::Mul }, &halves).unwrap();
+    let third = conv(&mut b, product, [40, 32, 3, 2]);
+    let last = conv(&mut b, third, [33, 40, 1, 1]);
+    b.output("last", last);
+    if all_out {
+        for (name, v) in [
+            ("first", first),
+            ("relu", relu),
+            ("second", second),
+            ("sum", sum),
+            ("product", product),
+            ("third", third),
+        ] {
+            b.output(name, v);
+        }
+    }
+    (b.finish().unwrap(), weights)
+}
+
+#[test]
+fn convolutions_on_integers_have_the_bits_of_planes() {
+    let folder = tempfile::tempdir().unwrap();
+    for axes in [1, 2] {
+        let mut first: Option<Vec<u32>> = None;
+        let shape = [vec![1, 32], if axes == 1 { vec![300] } else { vec![SIZE; 2] }].concat();
+        let inputs = BTreeMap::from([("x".to_owned(), noise(&shape, 7))]);
+        for all_out in [true, false] {
+            let (graph, weights) = on_integers(axes, all_out);
+            let mut writer = BundleWriter::create(&folder.path().join(format!("{axes}{all_out}")), false).unwrap();
+            let mut decoded = BTreeMap::new();
+            for (name, w) in &weights {
+                let &[n, k] = w.shape() else {
+                    panic!("{name} is no matrix")
+                };
+                let packed = pack(Packing::Int8G32, n, k, w.as_f32().unwrap()).unwrap();
+                writer
+                    .add_weight(name, &[n, k], Packing::Int8G32, packed.scales(), packed.data())
+                    .unwrap();
+                let mut rows = vec![0.0; n * k];
+                for (i, row) in rows.chunks_exact_mut(k).enumerate() {
+                    packed.view().decode_row(i, row);
+                }
+                decoded.insert(name.clone(), Tensor::from_f32([n, k], rows).unwrap());
+            }
+            let bindings = weights.iter().map(|(name, _)| (name.clone(), name.clone())).collect();
+            writer.add_component("model", &graph, &graph, &bindings).unwrap();
+            let bundle = writer.finish(About::default(), &Provenance::default()).unwrap();
+            let bundle = Arc::new(Bundle::open(&bundle).unwrap());
+            let source = |name: &str| -> cactus_reference::Result<Tensor> { Ok(decoded[name].clone()) };
+            let exact = cactus_reference::run(&graph, &inputs, &source, &mut States::new(&graph).unwrap()).unwrap();
+            let exact = exact["last"].as_f32().unwrap();
+            for kernels in Kernels::available() {
+                let function = Function::new(bundle.clone(), "model", Some(kernels)).unwrap();
+                for threads in [1, 3] {
+                    let found = function.run(&Pool::new(threads), threads, &inputs).unwrap();
+                    let found = found
+                        .iter()
+                        .find(|(name, _)| name == "last")
+                        .unwrap()
+                        .1
+                        .as_f32()
+                        .unwrap();
+                    let largest = exact.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+                    let worst = found.iter().zip(exact).map(|(f, e)| (f - e).abs()).fold(0.0, f32::max);
+                    assert!(worst <= 0.02 * largest, "{axes} axes: {worst} of {largest}");
+                    let bits: Vec<u32> = found.iter().map(|x| x.to_bits()).collect();
+                    let want = first.get_or_insert_with(|| bits.clone());
+                    assert!(
+                        *want == bits,
+                        "{axes} axes, all out: {all_out}, {:?}, {threads} threads",
+                        kernels.tier()
+                    );
                 }
             }
         }
