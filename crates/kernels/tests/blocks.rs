@@ -159,7 +159,6 @@ fn channels_alone_match_the_definition() {
         let epilogue = BlockEpilogue {
             bias: Some(&bias),
             activation: relu.then_some(UnaryOp::Relu),
-            ..BlockEpilogue::default()
         };
         let what = format!("depthwise {axes:?}");
         let found = same_everywhere(&what, |exec| {
