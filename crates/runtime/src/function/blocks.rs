@@ -10,7 +10,7 @@ use super::held_type;
 use super::plan::Plan;
 use crate::kernel_names;
 use cactus_ir::{BinaryFn, ConvAttrs, Graph, Node, Op, PoolAttrs, ReduceFn, ValueId};
-use cactus_kernels::dense::BlockConv;
+use cactus_kernels::dense::{BlockConv, FEW_WINDOWS};
 use cactus_quant::{BLOCK_ROWS, Packing};
 use cactus_tensor::DType;
 use std::collections::{HashMap, HashSet};
@@ -191,8 +191,9 @@ impl Finder<'_> {
             return None;
         }
         let w = self.plan.window(node);
-        // A sample with one window is a row of a product.
-        if w.out.iter().product::<usize>() < 2 || !self.reads_floats(filters, outputs, is_depthwise) {
+        // A sample with one window is a row of a product, and along one axis a few are rows that read filters once: chunks of sound have few.
+        let least = if self.shape(x).len() == 4 { 2 } else { FEW_WINDOWS };
+        if w.out.iter().product::<usize>() < least || !self.reads_floats(filters, outputs, is_depthwise) {
             return None;
         }
         BlockConv::of(&w, channels, outputs)
