@@ -13,17 +13,21 @@
 //! It depends on no other crate of the workspace. It deliberately does not know tensors, CPU features or models, and it
 //! never prints.
 
+mod ahead;
 mod aligned;
 pub mod checked;
 mod cores;
 mod error;
+mod joins;
 pub mod knobs;
 mod lock;
 mod pool;
 
+pub use ahead::Ahead;
 pub use aligned::{ALIGNMENT, AlignedBuf};
 pub use cores::Cores;
 pub use error::{Error, ErrorKind, Result};
+pub use joins::Joins;
 pub use lock::Lock;
 pub use pool::{Pool, Step};
 

@@ -2,26 +2,32 @@
 //!
 //! A step (one decoded token, one prefill chunk) consists of some hundred short parallel runs. Forking and joining
 //! threads for each of them costs more than the work, so the workers stay awake between the runs of a step: they spin,
-//! then yield, then sleep. Within a run, parts are claimed from one shared counter by whoever comes first, the calling
-//! thread included, so that a worker that the system has not scheduled costs its help and nothing else: the caller
-//! waits only for parts that a worker has really claimed.
+//! then yield, then sleep. Each thread has a share of the parts of a run that follow one another, so that it reads memory
+//! from front to back, and takes from the end of another's share when its own is used up: a worker that the system has not
+//! scheduled costs its help and nothing else, as the caller waits only for parts that a worker has really claimed.
 //!
 //! # Protocol
 //!
-//! The caller writes the job, resets `done`, then stores the number of parts to `remaining` (release). Whoever
-//! decrements `remaining` from a positive value (acquire) owns one part, and only an owner may read the job. A worker
-//! reports the number of parts it has finished by adding to `done` (release) once it can claim no more. The caller
-//! returns when `done` and its own count reach the number of parts; so the job outlives every owner, and no owner exists
-//! while the next job is written. A stale look at `remaining` is harmless: what is claimed is always a part of the job
-//! current at the time of the claim.
+//! The caller writes the job to the share of each thread and then which parts it consists of (release). Whoever takes the
+//! first or the last part out of a share by a compare-and-swap (acquire) owns it, and only an owner may read the job of
+//! that share. A worker adds to `done` (release) what it has finished after each part. The caller returns when `done` has
+//! grown by the parts that are not its own; so the job outlives every owner, and no owner exists while the next job is
+//! written. A stale look at a share is harmless: what is claimed is always a part of the job current at the time of the claim.
+//!
+//! Lines of the cache go from one core to another in some tens to some hundreds of nanoseconds, and a run waits for four
+//! of them: that of a worker's share, which it reads and then owns, and that of `done`, which it owns and the caller then
+//! reads. So nothing else that changes in a run lies on lines that somebody polls.
 
+use crate::ahead::{Ahead, Fetch};
+use crate::joins::Joins;
 use std::any::Any;
-use std::cell::{Cell, UnsafeCell};
-use std::marker::PhantomData;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Polls before an idle worker starts to yield its CPU: some tens of microseconds.
 const SPIN_POLLS: u32 = 2_000;
@@ -45,40 +51,47 @@ pub struct Step<'p> {
     /// `None`: everything runs on the calling thread.
     pool: Option<&'p Pool>,
     width: usize,
-    /// A step belongs to one thread at a time: concurrent runs would share one job.
-    _not_sync: PhantomData<Cell<()>>,
+    /// Filled where asked for. A step belongs to one thread at a time, as concurrent runs would share one job: so this need not be `Sync`.
+    joins: RefCell<Option<Joins>>,
+    /// What the next run but this one will read.
+    ahead: Cell<Option<Ahead>>,
 }
 
 /// Keeps a value on cache lines of its own (two, for the adjacent-line prefetcher).
 #[repr(align(128))]
 struct OwnLine<T>(T);
 
-#[derive(Clone, Copy)]
-struct Job {
-    part: *const Part<'static>,
-    parts: usize,
+/// The parts of a run that one thread has still to begin, and what their owners need: all of it comes with one line of the cache.
+#[repr(C)]
+struct Share {
+    /// The first part and the one behind the last, in the lower and the upper half.
+    parts: AtomicU64,
+    /// What to fetch when the run is over.
+    fetch: [AtomicUsize; 2],
+    job: UnsafeCell<Option<*const Part<'static>>>,
 }
 
 struct Shared {
-    remaining: OwnLine<AtomicIsize>,
+    /// By thread; the caller's is the first.
+    shares: Vec<OwnLine<Share>>,
+    /// Parts that workers have finished since the pool began, modulo the size of the integer.
     done: OwnLine<AtomicUsize>,
-    job: UnsafeCell<Option<Job>>,
-    /// Threads that may take part, the caller included.
-    width: AtomicUsize,
     busy: AtomicBool,
     stop: AtomicBool,
-    panicked: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Whether `panic` holds something.
+    panicked: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// How many of `asleep` are true.
     sleepers: AtomicUsize,
     asleep: Vec<AtomicBool>,
 }
 
 // SAFETY: `job` is the only field that is not `Sync` by itself. By the protocol above it is written only while no part
-// is claimed or claimable and read only by owners of a claimed part; the release store to `remaining` and the acquire
-// decrement order the two.
-unsafe impl Sync for Shared {}
+// of the share is claimed or claimable and read only by owners of a claimed part; the release store to `parts` and the
+// acquire exchange order the two.
+unsafe impl Sync for Share {}
 // SAFETY: `job` holds a pointer to a `Sync` closure, which may be called from any thread.
-unsafe impl Send for Shared {}
+unsafe impl Send for Share {}
 
 impl Pool {
     /// A pool of `threads` threads including the caller, so `threads - 1` workers are started; 0 counts as 1.
@@ -95,13 +108,12 @@ impl Pool {
     pub fn on(threads: usize, cores: &[usize]) -> Self {
         let wanted = threads.max(1) - 1;
         let shared = Arc::new(Shared {
-            remaining: OwnLine(AtomicIsize::new(0)),
+            shares: (0..=wanted).map(|_| OwnLine(Share::new())).collect(),
             done: OwnLine(AtomicUsize::new(0)),
-            job: UnsafeCell::new(None),
-            width: AtomicUsize::new(0),
             busy: AtomicBool::new(false),
             stop: AtomicBool::new(false),
-            panicked: Mutex::new(None),
+            panicked: AtomicBool::new(false),
+            panic: Mutex::new(None),
             sleepers: AtomicUsize::new(0),
             asleep: (0..wanted).map(|_| AtomicBool::new(false)).collect(),
         });
@@ -145,21 +157,20 @@ impl Pool {
         if !taken {
             return Step::inline();
         }
-        self.shared.width.store(width, Ordering::Release);
-        self.wake();
+        self.wake(width);
         Step {
             pool: Some(self),
             width,
-            _not_sync: PhantomData,
+            joins: RefCell::new(None),
+            ahead: Cell::new(None),
         }
     }
 
-    /// Wakes the sleeping workers of the current width.
-    fn wake(&self) {
+    /// Wakes the sleeping workers among `width` threads.
+    fn wake(&self, width: usize) {
         if self.shared.sleepers.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let width = self.shared.width.load(Ordering::Relaxed);
         for (worker, asleep) in self
             .workers
             .iter()
@@ -202,7 +213,8 @@ impl Step<'_> {
         Self {
             pool: None,
             width: 1,
-            _not_sync: PhantomData,
+            joins: RefCell::new(None),
+            ahead: Cell::new(None),
         }
     }
 
@@ -213,15 +225,31 @@ impl Step<'_> {
         self.width
     }
 
+    /// Says what a run after the next one will read first, so that threads that have nothing to do can fetch it into their caches.
+    pub fn expect(&self, ahead: Option<Ahead>) {
+        self.ahead.set(ahead);
+    }
+
+    /// Measures from now on how long each run waits for the last of its parts.
+    pub fn measure_joins(&self) {
+        self.joins.replace(Some(Joins::default()));
+    }
+
+    /// What was measured since [`Step::measure_joins`].
+    #[must_use]
+    pub fn joins(&self) -> Option<Joins> {
+        self.joins.borrow().clone()
+    }
+
     /// Calls `part(0)`, …, `part(parts - 1)`, each exactly once, on this thread and the workers; returns when all have
-    /// returned. Parts start in ascending order. Never allocates.
+    /// returned. Never allocates.
     ///
     /// # Panics
     /// When a part panics, its panic is carried on here after the parts already started have ended; parts not yet
     /// started are dropped.
     pub fn run(&self, parts: usize, part: &Part<'_>) {
         match self.pool {
-            Some(pool) if parts > 1 && isize::try_from(parts).is_ok() => pool.run(parts, part),
+            Some(pool) if parts > 1 && u32::try_from(parts).is_ok() => pool.run(self, parts, part),
             _ => (0..parts).for_each(part),
         }
     }
@@ -230,7 +258,6 @@ impl Step<'_> {
 impl Drop for Step<'_> {
     fn drop(&mut self) {
         if let Some(pool) = self.pool {
-            pool.shared.width.store(0, Ordering::Release);
             pool.shared.busy.store(false, Ordering::Release);
         }
     }
@@ -245,82 +272,157 @@ impl std::fmt::Debug for Step<'_> {
 }
 
 impl Pool {
-    /// Runs one job; only called by the step that holds `busy`.
-    fn run(&self, parts: usize, part: &Part<'_>) {
+    /// Runs one job of at least two parts in a step that holds `busy`.
+    fn run(&self, step: &Step<'_>, parts: usize, part: &Part<'_>) {
         let shared = &*self.shared;
+        let ahead = step.ahead.take();
         // SAFETY: only the lifetime changes. The pointer is dereferenced only by owners of a claimed part, and this
         // function does not return before all claimed parts are done and none can be claimed any more.
         let part_erased = unsafe { std::mem::transmute::<*const Part<'_>, *const Part<'static>>(part) };
-        // SAFETY: this step holds `busy` and is not `Sync`, so no other job exists; no part is claimed or claimable.
-        unsafe {
-            *shared.job.get() = Some(Job {
-                part: part_erased,
-                parts,
-            })
+        // All that was claimed before has been reported.
+        let before = shared.done.0.load(Ordering::Relaxed);
+        let fetch = |thread| {
+            let first = |ahead: Ahead| ahead.from(share_of(ahead.parts(), step.width, thread).start);
+            ahead.map_or(Fetch::default(), first)
         };
-        shared.done.0.store(0, Ordering::Relaxed);
-        shared.remaining.0.store(parts as isize, Ordering::Release);
-        self.wake();
+        // The caller's own comes last: the others wait for theirs.
+        for thread in (0..step.width).rev() {
+            let share = &shared.shares[thread].0;
+            // SAFETY: this step holds `busy` and is not `Sync`, so no other job exists; no part is claimed or claimable
+            // of this share before the next line but one.
+            unsafe { *share.job.get() = Some(part_erased) };
+            share.post(share_of(parts, step.width, thread), fetch(thread));
+        }
+        self.wake(step.width);
 
         let mut mine = 0;
         let mut panic = None;
-        while let Some(left) = shared.claim() {
-            let outcome = catch_unwind(AssertUnwindSafe(|| part(parts - left)));
+        while let Some((index, _)) = shared.claim(0) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| part(index)));
             mine += 1;
             if let Err(payload) = outcome {
                 panic = Some(payload);
                 mine += shared.cancel();
             }
         }
+        let waits = step.joins.borrow().is_some().then(Instant::now);
+        let mut fetch = fetch(0);
         let mut polls = 0u32;
-        while shared.done.0.load(Ordering::Acquire) + mine < parts {
+        while shared.done.0.load(Ordering::Acquire).wrapping_sub(before) + mine < parts {
             polls = polls.saturating_add(1);
             // The worker that holds the missing part may need this very CPU.
-            if polls < SPIN_POLLS {
-                std::hint::spin_loop()
-            } else {
-                std::thread::yield_now()
+            if polls >= SPIN_POLLS {
+                std::thread::yield_now();
+            } else if !fetch.some() {
+                std::hint::spin_loop();
             }
         }
-        let worker_panic = {
+        if let (Some(joins), Some(since)) = (&mut *step.joins.borrow_mut(), waits) {
+            joins.add(since.elapsed());
+        }
+        if shared.panicked.load(Ordering::Relaxed) {
+            shared.panicked.store(false, Ordering::Relaxed);
             // The lock is free: workers only hold it before they report.
-            let mut slot = shared.panicked.lock().unwrap_or_else(PoisonError::into_inner);
-            slot.take()
-        };
-        if let Some(payload) = panic.or(worker_panic) {
+            let mut slot = shared.panic.lock().unwrap_or_else(PoisonError::into_inner);
+            panic = panic.or(slot.take());
+        }
+        if let Some(payload) = panic {
             resume_unwind(payload);
         }
     }
 }
 
-impl Shared {
-    /// Claims a part; returns how many parts were left, this one included.
-    fn claim(&self) -> Option<usize> {
-        if self.remaining.0.load(Ordering::Relaxed) <= 0 {
-            return None;
+/// The parts of thread `thread` when `parts` are cut evenly for `width` threads.
+fn share_of(parts: usize, width: usize, thread: usize) -> Range<usize> {
+    let (each, more) = (parts / width, parts % width);
+    let start = thread * each + thread.min(more);
+    start..start + each + usize::from(thread < more)
+}
+
+impl Share {
+    fn new() -> Self {
+        Self {
+            parts: AtomicU64::new(0),
+            fetch: [const { AtomicUsize::new(0) }; 2],
+            job: UnsafeCell::new(None),
         }
-        let left = self.remaining.0.fetch_sub(1, Ordering::AcqRel);
-        usize::try_from(left).ok().filter(|&left| left > 0)
+    }
+
+    /// The first part and the one behind the last.
+    fn unpack(parts: u64) -> Range<u32> {
+        parts as u32..(parts >> 32) as u32
+    }
+
+    fn pack(parts: Range<u32>) -> u64 {
+        u64::from(parts.end) << 32 | u64::from(parts.start)
+    }
+
+    /// Lets parts be claimed, less than 2^32 of them.
+    fn post(&self, parts: Range<usize>, fetch: Fetch) {
+        for (field, value) in self.fetch.iter().zip([fetch.at, fetch.end]) {
+            field.store(value, Ordering::Relaxed);
+        }
+        let parts = Self::pack(parts.start as u32..parts.end as u32);
+        self.parts.store(parts, Ordering::Release);
+    }
+
+    fn is_empty(&self) -> bool {
+        Self::unpack(self.parts.load(Ordering::Relaxed)).is_empty()
+    }
+
+    /// Claims the part that `take` takes out of those that are left.
+    fn claim(&self, take: impl Fn(&mut Range<u32>) -> Option<u32>) -> Option<usize> {
+        let mut now = self.parts.load(Ordering::Relaxed);
+        loop {
+            let mut left = Self::unpack(now);
+            let part = take(&mut left)?;
+            match self
+                .parts
+                .compare_exchange_weak(now, Self::pack(left), Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return Some(part as usize),
+                Err(found) => now = found,
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Claims a part for `thread`: the next one of its own share, or the last one of another's. Returns the share, too.
+    fn claim(&self, thread: usize) -> Option<(usize, &Share)> {
+        let own = &self.shares[thread].0;
+        if let Some(part) = own.claim(Iterator::next) {
+            return Some((part, own));
+        }
+        let (before, others) = self.shares.split_at(thread);
+        let mut others = others[1..].iter().chain(before).map(|share| &share.0);
+        others.find_map(|share| Some((share.claim(DoubleEndedIterator::next_back)?, share)))
     }
 
     /// Makes the unclaimed parts of the job unclaimable and returns their number.
     fn cancel(&self) -> usize {
-        usize::try_from(self.remaining.0.swap(0, Ordering::AcqRel)).unwrap_or(0)
+        let cleared = |share: &OwnLine<Share>| Share::unpack(share.0.parts.swap(0, Ordering::AcqRel)).len();
+        self.shares.iter().map(cleared).sum()
     }
 
     /// Body of worker thread `index`.
     fn work(&self, index: usize) {
-        let mut idle_polls = 0;
+        let own = &self.shares[index + 1].0;
+        let (mut idle_polls, mut fetch) = (0, Fetch::default());
         while !self.stop.load(Ordering::Acquire) {
-            let invited = index + 1 < self.width.load(Ordering::Relaxed);
-            if invited && let Some(left) = self.claim() {
-                self.execute(left);
+            if !own.is_empty() {
+                while let Some((part, share)) = self.claim(index + 1) {
+                    self.execute(part, share);
+                }
+                let [at, end] = [0, 1].map(|i| own.fetch[i].load(Ordering::Relaxed));
+                fetch = Fetch { at, end };
                 idle_polls = 0;
-                continue;
             }
             idle_polls += 1;
             if idle_polls < SPIN_POLLS {
-                std::hint::spin_loop();
+                if !fetch.some() {
+                    std::hint::spin_loop();
+                }
             } else if idle_polls < SPIN_POLLS + YIELD_POLLS {
                 std::thread::yield_now();
             } else {
@@ -330,28 +432,22 @@ impl Shared {
         }
     }
 
-    /// Executes the claimed part and all further ones that can be claimed, then reports them.
-    fn execute(&self, first_left: usize) {
-        // SAFETY: the caller of this function owns a claimed part that is not reported yet, so the job stays as it is.
-        let Some(job) = (unsafe { *self.job.get() }) else {
+    /// Executes a part claimed from `share` and reports it.
+    fn execute(&self, part: usize, share: &Share) {
+        // SAFETY: the caller of this function owns a claimed part of the share that is not reported yet, so the job stays
+        // as it is.
+        let Some(job) = (unsafe { *share.job.get() }) else {
             return;
         };
         // SAFETY: as above; the closure outlives the run.
-        let part = unsafe { &*job.part };
-        let mut left = first_left;
-        let mut finished = 0;
-        loop {
-            let outcome = catch_unwind(AssertUnwindSafe(|| part(job.parts - left)));
-            finished += 1;
-            if let Err(payload) = outcome {
-                finished += self.cancel();
-                let mut slot = self.panicked.lock().unwrap_or_else(PoisonError::into_inner);
-                slot.get_or_insert(payload);
-            }
-            match self.claim() {
-                Some(next) => left = next,
-                None => break,
-            }
+        let job = unsafe { &*job };
+        let outcome = catch_unwind(AssertUnwindSafe(|| job(part)));
+        let mut finished = 1;
+        if let Err(payload) = outcome {
+            finished += self.cancel();
+            let mut slot = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+            slot.get_or_insert(payload);
+            self.panicked.store(true, Ordering::Relaxed);
         }
         self.done.0.fetch_add(finished, Ordering::Release);
     }
@@ -363,7 +459,7 @@ impl Shared {
         self.sleepers.fetch_add(1, Ordering::AcqRel);
         // A job published just now may have missed the flag: look once more. If it is missed nevertheless, the caller
         // does the work itself and the next run wakes this worker.
-        let work_waits = self.remaining.0.load(Ordering::Acquire) > 0 && index + 1 < self.width.load(Ordering::Acquire);
+        let work_waits = !self.shares[index + 1].0.is_empty();
         if work_waits && asleep.swap(false, Ordering::AcqRel) {
             self.sleepers.fetch_sub(1, Ordering::AcqRel);
             return;

@@ -131,3 +131,88 @@ fn inline_step_needs_no_pool() {
     assert_eq!(run_counts(&Step::inline(), 5), vec![1; 5]);
     assert_eq!(Step::inline().width(), 1);
 }
+
+#[test]
+fn shares_cut_parts_evenly_in_order() {
+    for width in 1..9 {
+        for parts in 0..40 {
+            let shares: Vec<_> = (0..width).map(|thread| share_of(parts, width, thread)).collect();
+            let all: Vec<usize> = shares.iter().cloned().flatten().collect();
+            assert_eq!(all, (0..parts).collect::<Vec<_>>());
+            let sizes = shares.iter().map(ExactSizeIterator::len);
+            assert!(sizes.clone().max() <= sizes.min().map(|least| least + 1));
+        }
+    }
+}
+
+#[test]
+fn share_taken_from_both_ends_gives_each_part_once() {
+    const PARTS: usize = 20_000;
+    let share = &Share::new();
+    share.post(0..PARTS, Fetch::default());
+    let counts: Vec<AtomicU32> = (0..PARTS).map(|_| AtomicU32::new(0)).collect();
+    let take = |front: bool| {
+        let claim = || match front {
+            true => share.claim(Iterator::next),
+            false => share.claim(DoubleEndedIterator::next_back),
+        };
+        while let Some(part) = claim() {
+            counts[part].fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        for front in [true, false, false] {
+            scope.spawn(move || take(front));
+        }
+    });
+    assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+    assert!(share.is_empty());
+}
+
+#[test]
+fn run_begins_with_the_first_part_here_and_with_the_middle_one_on_the_worker() {
+    let pool = Pool::new(2);
+    let step = pool.step(2);
+    let here = std::thread::current().id();
+    let first = [const { AtomicU32::new(u32::MAX) }; 2];
+    step.run(8, &|part| {
+        let thread = usize::from(std::thread::current().id() != here);
+        let begins = first[thread].compare_exchange(u32::MAX, part as u32, Ordering::AcqRel, Ordering::Relaxed);
+        // Until both have begun, so that nobody takes what is the other's.
+        while begins.is_ok() && first[1 - thread].load(Ordering::Acquire) == u32::MAX {
+            std::hint::spin_loop();
+        }
+    });
+    assert_eq!(first.map(AtomicU32::into_inner), [0, 4]);
+}
+
+#[test]
+fn joins_are_counted_for_runs_of_several_threads_where_asked_for() {
+    let pool = Pool::new(2);
+    let step = pool.step(2);
+    step.run(2, &|_| {});
+    assert_eq!(step.joins(), None);
+    step.measure_joins();
+    for parts in [0, 1, 2, 5] {
+        step.run(parts, &|_| {});
+    }
+    assert_eq!(step.joins().map(|joins| joins.count()), Some(2));
+    let inline = Step::inline();
+    inline.measure_joins();
+    inline.run(5, &|_| {});
+    assert_eq!(inline.joins().map(|joins| joins.count()), Some(0));
+}
+
+#[test]
+fn run_that_expects_memory_computes_the_same() {
+    let pool = Pool::new(3);
+    let step = pool.step(3);
+    let memory = vec![0u8; 1 << 20];
+    for unit in [1, 64, 5000, 2 << 20] {
+        step.expect(Some(Ahead::new(&memory, unit, 7)));
+        assert_eq!(run_counts(&step, 50), vec![1; 50]);
+        assert_eq!(run_counts(&step, 50), vec![1; 50]);
+    }
+    step.expect(Some(Ahead::new(&[], 0, 0)));
+    assert_eq!(run_counts(&step, 3), vec![1; 3]);
+}

@@ -458,7 +458,7 @@ pub(crate) struct RunArgs {
     /// Print timings after each answer
     #[arg(long, short)]
     pub(crate) verbose: bool,
-    /// Print the time spent in each operation
+    /// Print the time spent in each operation, and how long the threads of a decoder waited for each other
     #[arg(long)]
     pub(crate) profile: bool,
 }
@@ -713,7 +713,7 @@ pub(crate) struct BenchArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the time spent in each operation
+    /// Print the time spent in each operation, and how long the threads of a decoder waited for each other
     #[arg(long)]
     pub(crate) profile: bool,
 }

@@ -12,7 +12,7 @@ use crate::observe::{Observer, Replaced};
 use crate::pages::{self, Sequence};
 use crate::step::TAIL_ROWS;
 use crate::{Error, Logits, Profile, Program, Result};
-use cactus_base::{AlignedBuf, Pool};
+use cactus_base::{AlignedBuf, Pool, Step};
 use cactus_kernels::{Exec, KvRun};
 use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
@@ -449,6 +449,26 @@ impl Batch {
         each: Option<EachRow<'_>>,
         observer: Option<Observer<'_>>,
     ) -> Result<()> {
+        let step = pool.step(width);
+        if self.profile.is_some() {
+            step.measure_joins();
+        }
+        let computed = self.compute_in(&step, sequences, media, each, observer);
+        if let (Some(profile), Some(joins)) = (&mut self.profile, step.joins()) {
+            profile.joins.merge(&joins);
+        }
+        computed
+    }
+
+    /// As [`Batch::compute`], in a step of the pool.
+    fn compute_in(
+        &mut self,
+        step: &Step<'_>,
+        sequences: &mut [Sequence],
+        media: &[(usize, &[f32])],
+        each: Option<EachRow<'_>>,
+        observer: Option<Observer<'_>>,
+    ) -> Result<()> {
         let program = Arc::clone(&self.program);
         let (count, groups) = (sequences.len(), program.states.groups.len());
         const NO_RUN: KvRun<'_> = KvRun {
@@ -489,13 +509,12 @@ impl Batch {
             _ => &mut several[..],
         };
 
-        let step = pool.step(width);
         let mut call = Call {
             lowered: &program.lowered,
             program: &program,
             exec: Exec {
                 kernels: program.kernels,
-                step: &step,
+                step,
             },
             arena: &mut self.arena,
             pools: &mut self.pools,

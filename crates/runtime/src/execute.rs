@@ -167,12 +167,33 @@ impl<'a> Call<'a> {
                     continue;
                 }
             }
+            self.expect(i, rows.len());
             self.step(&self.lowered.steps[i].kind, &rows, &mut out)?;
             if let (Some(profile), Some(start)) = (self.profile.as_deref_mut(), start) {
                 profile.add(i, start.elapsed());
             }
         }
         Ok(())
+    }
+
+    /// Where step `step` is a product, says which one comes after it. The first one comes after the last, for the next token.
+    fn expect(&self, step: usize, rows: usize) {
+        let steps = &self.lowered.steps;
+        let product = |kind: &Kind| match kind {
+            Kind::Linear { weight, .. } | Kind::Head { weight, .. } => Some(*weight),
+            _ => None,
+        };
+        if self.exec.step.width() == 1 || product(&steps[step].kind).is_none() {
+            return;
+        }
+        let mut later = steps[step + 1..].iter().chain(steps);
+        let next = later.find(|step| product(&step.kind).is_some() || matches!(step.kind, Kind::Experts(_)));
+        if let Some(Ok(w)) = next
+            .and_then(|step| product(&step.kind))
+            .map(|weight| self.matrix(weight))
+        {
+            self.exec.expect_linear(&w, rows);
+        }
     }
 
     /// Shows the observer what a step is about to read.

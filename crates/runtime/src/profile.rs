@@ -1,3 +1,4 @@
+use cactus_base::Joins;
 use std::time::Duration;
 
 /// Time spent for each step of a program, summed over calls.
@@ -5,6 +6,7 @@ use std::time::Duration;
 pub struct Profile {
     pub(crate) nanos: Vec<u64>,
     pub(crate) calls: Vec<u64>,
+    pub(crate) joins: Joins,
 }
 
 /// One line of a profile.
@@ -25,7 +27,13 @@ impl Profile {
         Profile {
             nanos: vec![0; steps],
             calls: vec![0; steps],
+            joins: Joins::default(),
         }
+    }
+
+    /// How long the runs of kernels on several threads waited for their last part.
+    pub fn joins(&self) -> &Joins {
+        &self.joins
     }
 
     pub(crate) fn add(&mut self, step: usize, time: Duration) {

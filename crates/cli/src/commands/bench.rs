@@ -1,8 +1,7 @@
 //! Speed, load time and memory of a model on this machine.
 
 use crate::args::BenchArgs;
-use crate::commands::run::print_profile;
-use crate::commands::{bench_streams, function, function_bench};
+use crate::commands::{bench_streams, function, function_bench, profile};
 use crate::{model, output};
 use anyhow::{Result, bail};
 use cactus_engine::{Bundle, CancelToken, Model, ProcessMemory, Session};
@@ -119,7 +118,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         rows.push(Row::of(format!("streams-{streams}"), tokens, all));
     }
     if args.profile {
-        print_profile(&mut session);
+        profile::print(&mut session);
     }
     let memory = ProcessMemory::now();
     let plan = loaded.program().memory();

@@ -20,6 +20,7 @@ mod kernels;
 mod list;
 mod listen;
 pub(crate) mod policy;
+mod profile;
 mod route;
 mod run;
 mod score;

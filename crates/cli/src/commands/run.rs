@@ -7,7 +7,7 @@ mod kept;
 mod routed;
 
 use crate::args::{ModelArgs, RunArgs};
-use crate::commands::{function, show};
+use crate::commands::{function, profile, show};
 use crate::{film_file, model, output};
 use anyhow::{Context, Result, bail};
 use attached::Attached;
@@ -167,7 +167,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         (None, None) => chat.converse()?,
     };
     if args.profile {
-        print_profile(&mut chat.session);
+        profile::print(&mut chat.session);
     }
     Ok(code)
 }
@@ -742,40 +742,5 @@ fn stats(c: &Completion) {
     if c.drafted_tokens > 0 {
         let (right, all) = (c.accepted_tokens, c.drafted_tokens);
         output::note(format!("{right} of {all} guessed tokens were right"));
-    }
-}
-
-/// Times by kind of kernel, then the slowest steps.
-pub(super) fn print_profile(session: &mut Session) {
-    let program = Arc::clone(session.execution().program());
-    let Some(profile) = session.execution().profile() else {
-        return;
-    };
-    let rows = program.profile_rows(profile);
-    let total: f64 = rows.iter().map(|r| r.total_us).sum();
-    let mut kinds: Vec<(&str, f64, u64)> = Vec::new();
-    for r in &rows {
-        match kinds.iter_mut().find(|k| k.0 == r.kind) {
-            Some(k) => {
-                k.1 += r.total_us;
-                k.2 += r.calls;
-            }
-            None => kinds.push((r.kind, r.total_us, r.calls)),
-        }
-    }
-    kinds.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let line = |name: &str, us: f64, calls: u64| {
-        output::note(format!(
-            "{:>6.1} %  {:>10.2} ms  {calls:>8} calls  {name}",
-            us / total * 100.0,
-            us / 1e3
-        ));
-    };
-    for (kind, us, calls) in kinds {
-        line(kind, us, calls);
-    }
-    output::note("slowest steps:");
-    for r in rows.iter().take(12) {
-        line(&format!("{} {}", r.kind, r.label), r.total_us, r.calls);
     }
 }

@@ -39,3 +39,27 @@ fn any_count_of_threads_gives_one_answer_or_an_error() {
         assert!(error.to_string().contains("expected 1 to 1024"), "{error}");
     }
 }
+
+#[test]
+fn profile_counts_runs_on_several_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = support::bundle("llama", dir.path());
+    let runs = |threads| {
+        let options = LoadOptions {
+            context_tokens: 128,
+            threads: Some(threads),
+            ..LoadOptions::default()
+        };
+        let model = Model::load(&path, &options).unwrap();
+        let mut session = model.session().unwrap();
+        let prompt: Vec<u32> = (0..120).map(|i| i % 50).collect();
+        session.compute(&prompt, &CancelToken::new()).unwrap();
+        assert!(session.execution().profile().is_none());
+        session.execution().set_profiling(true);
+        session.reset();
+        session.compute(&prompt, &CancelToken::new()).unwrap();
+        session.execution().profile().unwrap().joins().count()
+    };
+    assert_eq!(runs(1), 0);
+    assert!(runs(2) > 0);
+}

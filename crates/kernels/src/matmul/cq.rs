@@ -18,8 +18,6 @@ use std::ops::Range;
 
 /// Bound of a run when many rows are multiplied with it: short, so that a part ends soon after those of other threads.
 const GEMM_RUN_BYTES: usize = 128 << 10;
-/// Bound of a run when memory is the limit: long enough for the hardware to follow the stream.
-const GEMV_RUN_BYTES: usize = 1 << 20;
 
 /// The codebooks for groups of 128, 64 and 32.
 pub(super) type Books = [&'static Codebook; 3];
@@ -51,7 +49,6 @@ impl Exec<'_> {
         };
         let books = [whole, half, quarter];
         let (rows, kernels) = (x.rows(), self.kernels);
-        let weights = w.layout().data_bytes() / BITS * 8;
         let run = |blocks: Range<usize>, at_once| {
             let product = Product::<BITS> { w, books, x, target };
             #[cfg(target_arch = "aarch64")]
@@ -65,10 +62,9 @@ impl Exec<'_> {
             });
         };
         if rows <= GEMV_ROWS {
-            let cost_ns = weights / 48 * rows.div_ceil(4);
-            self.for_block_runs(w, cost_ns, GEMV_RUN_BYTES, &|blocks| run(blocks, 1));
+            self.for_few_rows(w, rows, &|blocks| run(blocks, 1));
         } else {
-            let cost_ns = weights / 160 * rows;
+            let cost_ns = w.layout().data_bytes() / BITS * 8 / 160 * rows;
             self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| run(blocks, MAX_BLOCKS));
         }
     }

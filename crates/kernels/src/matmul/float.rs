@@ -59,11 +59,11 @@ impl Exec<'_> {
                 element: std::marker::PhantomData,
             }),
         };
-        let cost_ns = w.layout().data_bytes() / 32 * rows.div_ceil(4);
         if rows < 2 * TURN_ROWS {
-            self.for_block_runs(w, cost_ns, RUN_BYTES, &|blocks| run(blocks, 0..rows));
+            self.for_few_rows(w, rows, &|blocks| run(blocks, 0..rows));
             return;
         }
+        let cost_ns = w.layout().data_bytes() / 32 * rows.div_ceil(4);
         // Many rows: whole groups of blocks, and rows are cut too where there are few groups.
         let (blocks, width) = (w.layout().blocks(), self.step.width());
         let groups = blocks.div_ceil(GROUP);

@@ -14,8 +14,6 @@ use std::ops::Range;
 
 /// Bound of a run of blocks that stays in the L2 cache while all tiles of rows visit it.
 const GEMM_RUN_BYTES: usize = 192 << 10;
-/// Bound of a run when memory is the limit: long enough for the hardware to follow the stream.
-const GEMV_RUN_BYTES: usize = 1 << 20;
 
 /// The values of one group of a block: 8 times 16 outputs by 4 inputs.
 pub(super) type Values = [[i8; 64]; GROUP_BYTES / 64];
@@ -62,15 +60,11 @@ impl<'a> Block<'a> {
 impl Exec<'_> {
     pub(super) fn linear_int8(&self, w: &PackedView<'_>, x: &QuantizedRows<'_>, target: &Target<'_>) {
         let rows = x.rows();
-        let bytes = w.layout().data_bytes();
         let kernels = self.kernels;
         if rows <= GEMV_ROWS {
-            let cost_ns = bytes / 32 * rows.div_ceil(4);
-            self.for_block_runs(w, cost_ns, GEMV_RUN_BYTES, &|blocks| {
-                run_tiles(kernels, w, blocks, 1, x, target);
-            });
+            self.for_few_rows(w, rows, &|blocks| run_tiles(kernels, w, blocks, 1, x, target));
         } else {
-            let cost_ns = bytes / 160 * rows;
+            let cost_ns = w.layout().data_bytes() / 160 * rows;
             self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| {
                 run_tiles(kernels, w, blocks, 2, x, target);
             });

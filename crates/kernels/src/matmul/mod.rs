@@ -50,6 +50,7 @@ pub(crate) use rows::{Cell, MIN_MAGNITUDE, RowWriter, quantize_group};
 use crate::elementwise::{Stretches, UnaryOp, keep_piece_within, unary_stretches};
 use crate::exec::{Exec, Kernels, SharedMut, check_strided};
 use crate::parts::{block_parts, part_range};
+use cactus_base::Ahead;
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use cactus_simd::Simd;
 use std::ops::Range;
@@ -296,6 +297,20 @@ impl Exec<'_> {
         }
     }
 
+    /// Says that a product of `rows` rows with `w` comes after the next run: threads that wait meanwhile fetch what they will read first. See [`Step::expect`](cactus_base::Step::expect).
+    pub fn expect_linear(&self, w: &PackedView<'_>, rows: usize) {
+        let parts = few_rows_parts(w, rows, self.step.width());
+        let ahead = (rows <= GEMV_ROWS).then(|| Ahead::new(w.data(), w.layout().block_bytes(), parts));
+        self.step.expect(ahead);
+    }
+
+    /// As [`Exec::for_block_runs`] for so few rows that memory is the limit.
+    fn for_few_rows(&self, w: &PackedView<'_>, rows: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
+        let blocks = w.layout().blocks();
+        let parts = few_rows_parts(w, rows, self.step.width());
+        self.step.run(parts, &|part| f(part_range(blocks, parts, part)));
+    }
+
     /// Calls `f` with the runs of blocks that the parts of a product consist of. `max_run_bytes` bounds a run.
     fn for_block_runs(
         &self,
@@ -309,6 +324,24 @@ impl Exec<'_> {
         let parts = block_parts(blocks, width, cost_ns, run_blocks);
         self.step.run(parts, &|part| f(part_range(blocks, parts, part)));
     }
+}
+
+/// Into how many parts `width` threads cut a product of few rows.
+fn few_rows_parts(w: &PackedView<'_>, rows: usize, width: usize) -> usize {
+    /// Bound of a run: long enough for the hardware to follow the stream.
+    const RUN_BYTES: usize = 1 << 20;
+    let bytes = w.layout().data_bytes();
+    let cost_ns = match w.packing().codebook_bits() {
+        Some(bits) => bytes / bits as usize * 8 / 48,
+        None => bytes / 32,
+    };
+    let run_bytes = if w.packing().reads_integers() {
+        RUN_BYTES
+    } else {
+        RUN_BYTES / 2
+    };
+    let run_blocks = (run_bytes / w.layout().block_bytes()).max(1);
+    block_parts(w.layout().blocks(), width, cost_ns * rows.div_ceil(4), run_blocks)
 }
 
 /// Where the results of a product go.
