@@ -76,8 +76,9 @@ impl Exec<'_> {
             block_parts(groups, width, cost_ns, run_groups)
         };
         self.step.run(runs * cut, &|part| {
-            let groups = part_range(groups, runs, part / cut);
-            let tiles = part_range(tiles, cut, part % cut);
+            // Rows vary slowest: the parts of a thread follow one another, and its rows stay in its cache.
+            let groups = part_range(groups, runs, part % runs);
+            let tiles = part_range(tiles, cut, part / runs);
             run(
                 groups.start * GROUP..blocks.min(groups.end * GROUP),
                 tiles.start * TURN_ROWS..rows.min(tiles.end * TURN_ROWS),
