@@ -66,9 +66,14 @@ struct OwnLine<T>(T);
 struct Share {
     /// The first part and the one behind the last, in the lower and the upper half.
     parts: AtomicU64,
-    /// What to fetch when the run is over.
-    fetch: [AtomicUsize; 2],
-    job: UnsafeCell<Option<*const Part<'static>>>,
+    job: UnsafeCell<Option<Job>>,
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    part: *const Part<'static>,
+    /// What the thread whose share it is fetches when it has no more parts.
+    fetch: Fetch,
 }
 
 struct Shared {
@@ -283,15 +288,20 @@ impl Pool {
         let before = shared.done.0.load(Ordering::Relaxed);
         let fetch = |thread| {
             let first = |ahead: Ahead| ahead.from(share_of(ahead.parts(), step.width, thread).start);
-            ahead.map_or(Fetch::default(), first)
+            ahead.map_or(Fetch::NONE, first)
         };
         // The caller's own comes last: the others wait for theirs.
         for thread in (0..step.width).rev() {
             let share = &shared.shares[thread].0;
             // SAFETY: this step holds `busy` and is not `Sync`, so no other job exists; no part is claimed or claimable
             // of this share before the next line but one.
-            unsafe { *share.job.get() = Some(part_erased) };
-            share.post(share_of(parts, step.width, thread), fetch(thread));
+            unsafe {
+                *share.job.get() = Some(Job {
+                    part: part_erased,
+                    fetch: fetch(thread),
+                })
+            };
+            share.post(share_of(parts, step.width, thread));
         }
         self.wake(step.width);
 
@@ -343,7 +353,6 @@ impl Share {
     fn new() -> Self {
         Self {
             parts: AtomicU64::new(0),
-            fetch: [const { AtomicUsize::new(0) }; 2],
             job: UnsafeCell::new(None),
         }
     }
@@ -358,10 +367,7 @@ impl Share {
     }
 
     /// Lets parts be claimed, less than 2^32 of them.
-    fn post(&self, parts: Range<usize>, fetch: Fetch) {
-        for (field, value) in self.fetch.iter().zip([fetch.at, fetch.end]) {
-            field.store(value, Ordering::Relaxed);
-        }
+    fn post(&self, parts: Range<usize>) {
         let parts = Self::pack(parts.start as u32..parts.end as u32);
         self.parts.store(parts, Ordering::Release);
     }
@@ -408,14 +414,15 @@ impl Shared {
     /// Body of worker thread `index`.
     fn work(&self, index: usize) {
         let own = &self.shares[index + 1].0;
-        let (mut idle_polls, mut fetch) = (0, Fetch::default());
+        let (mut idle_polls, mut fetch) = (0, Fetch::NONE);
         while !self.stop.load(Ordering::Acquire) {
             if !own.is_empty() {
                 while let Some((part, share)) = self.claim(index + 1) {
-                    self.execute(part, share);
+                    let then = self.execute(part, share);
+                    if std::ptr::eq(share, own) {
+                        fetch = then;
+                    }
                 }
-                let [at, end] = [0, 1].map(|i| own.fetch[i].load(Ordering::Relaxed));
-                fetch = Fetch { at, end };
                 idle_polls = 0;
             }
             idle_polls += 1;
@@ -432,16 +439,16 @@ impl Shared {
         }
     }
 
-    /// Executes a part claimed from `share` and reports it.
-    fn execute(&self, part: usize, share: &Share) {
+    /// Executes a part claimed from `share` and reports it; returns what the thread of the share is to fetch then.
+    fn execute(&self, part: usize, share: &Share) -> Fetch {
         // SAFETY: the caller of this function owns a claimed part of the share that is not reported yet, so the job stays
         // as it is.
-        let Some(job) = (unsafe { *share.job.get() }) else {
-            return;
+        let Some(Job { part: run, fetch }) = (unsafe { *share.job.get() }) else {
+            return Fetch::NONE;
         };
         // SAFETY: as above; the closure outlives the run.
-        let job = unsafe { &*job };
-        let outcome = catch_unwind(AssertUnwindSafe(|| job(part)));
+        let run = unsafe { &*run };
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(part)));
         let mut finished = 1;
         if let Err(payload) = outcome {
             finished += self.cancel();
@@ -450,6 +457,7 @@ impl Shared {
             self.panicked.store(true, Ordering::Relaxed);
         }
         self.done.0.fetch_add(finished, Ordering::Release);
+        fetch
     }
 
     /// Sleeps until woken by [`Pool::wake`] or the pool's end.

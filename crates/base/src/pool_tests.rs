@@ -149,7 +149,7 @@ fn shares_cut_parts_evenly_in_order() {
 fn share_taken_from_both_ends_gives_each_part_once() {
     const PARTS: usize = 20_000;
     let share = &Share::new();
-    share.post(0..PARTS, Fetch::default());
+    share.post(0..PARTS);
     let counts: Vec<AtomicU32> = (0..PARTS).map(|_| AtomicU32::new(0)).collect();
     let take = |front: bool| {
         let claim = || match front {
@@ -209,10 +209,10 @@ fn run_that_expects_memory_computes_the_same() {
     let step = pool.step(3);
     let memory = vec![0u8; 1 << 20];
     for unit in [1, 64, 5000, 2 << 20] {
-        step.expect(Some(Ahead::new(&memory, unit, 7)));
+        step.expect(Some(Ahead::new(&memory, unit, 7, |_| {})));
         assert_eq!(run_counts(&step, 50), vec![1; 50]);
         assert_eq!(run_counts(&step, 50), vec![1; 50]);
     }
-    step.expect(Some(Ahead::new(&[], 0, 0)));
+    step.expect(Some(Ahead::new(&[], 0, 0, |_| {})));
     assert_eq!(run_counts(&step, 3), vec![1; 3]);
 }

@@ -52,7 +52,7 @@ use crate::exec::{Exec, Kernels, SharedMut, check_strided};
 use crate::parts::{block_parts, part_range};
 use cactus_base::Ahead;
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
-use cactus_simd::Simd;
+use cactus_simd::{FETCH, Simd};
 use std::ops::Range;
 
 /// Rows of a tile of activations.
@@ -299,9 +299,11 @@ impl Exec<'_> {
 
     /// Says that a product of `rows` rows with `w` comes after the next run: threads that wait meanwhile fetch what they will read first. See [`Step::expect`](cactus_base::Step::expect).
     pub fn expect_linear(&self, w: &PackedView<'_>, rows: usize) {
-        let parts = few_rows_parts(w, rows, self.step.width());
-        let ahead = (rows <= GEMV_ROWS).then(|| Ahead::new(w.data(), w.layout().block_bytes(), parts));
-        self.step.expect(ahead);
+        let line = FETCH.filter(|_| rows <= GEMV_ROWS);
+        self.step.expect(line.map(|line| {
+            let parts = few_rows_parts(w, rows, self.step.width());
+            Ahead::new(w.data(), w.layout().block_bytes(), parts, line)
+        }));
     }
 
     /// As [`Exec::for_block_runs`] for so few rows that memory is the limit.

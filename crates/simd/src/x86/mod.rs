@@ -22,3 +22,10 @@ mod level;
 
 pub use avx2::{Avx2, Avx2Vnni};
 pub use avx512::Avx512;
+
+/// Asks for the line of the cache at `address`, of whatever memory, into the cache of the second level.
+pub(crate) fn fetch(address: usize) {
+    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+    // SAFETY: every x86-64 CPU has the instruction, and it neither reads nor faults, whatever the address.
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(address as *const i8) }
+}
