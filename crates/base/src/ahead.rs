@@ -1,5 +1,7 @@
 //! What threads that wait fetch into their caches meanwhile.
 
+use crate::part_range;
+
 /// Bytes that one thread fetches at most: what two or three microseconds bring, and little beside a cache of the second level.
 const MOST: usize = 64 << 10;
 /// Bytes of a line of the cache.
@@ -7,14 +9,11 @@ const LINE: usize = 64;
 /// Lines between two looks at whether there is work.
 const LINES: usize = 2;
 
-/// Memory that a later run will read from front to back, cut into parts: part `i` begins `i · each + min(i, more) · unit` bytes from the
-/// start. Addresses alone are kept: memory that is gone by then is not touched.
+/// Memory that a later run will read from front to back, cut into parts as [`part_range`] does. Addresses alone are kept: memory that is gone by then is not touched.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
     start: usize,
     end: usize,
-    each: usize,
-    more: usize,
     unit: usize,
     parts: usize,
     line: fn(usize),
@@ -25,15 +24,12 @@ impl Ahead {
     /// the line of the cache at an address, without touching it.
     #[must_use]
     pub fn new(memory: &[u8], unit: usize, parts: usize, line: fn(usize)) -> Self {
-        let (units, parts) = (memory.len() / unit.max(1), parts.max(1));
         let start = memory.as_ptr() as usize;
         Self {
             start,
             end: start + memory.len(),
-            each: units / parts * unit,
-            more: units % parts,
-            unit,
-            parts,
+            unit: unit.max(1),
+            parts: parts.max(1),
             line,
         }
     }
@@ -44,8 +40,9 @@ impl Ahead {
     }
 
     /// What a thread fetches whose first part is `part`.
-    pub(crate) fn from(&self, part: usize) -> Fetch {
-        let offset = part * self.each + part.min(self.more) * self.unit;
+    pub(crate) fn fetch_from(&self, part: usize) -> Fetch {
+        let units = (self.end - self.start) / self.unit;
+        let offset = part_range(units, self.parts, part).start * self.unit;
         let at = self.start.saturating_add(offset).min(self.end);
         Fetch {
             at,
@@ -73,7 +70,7 @@ impl Fetch {
 
     /// Asks for some more lines; whether there were any.
     #[inline]
-    pub(crate) fn some(&mut self) -> bool {
+    pub(crate) fn next_lines(&mut self) -> bool {
         if self.at >= self.end {
             return false;
         }
@@ -104,19 +101,19 @@ mod tests {
         let start = memory.as_ptr() as usize;
         // Ten units in four parts of 3, 3, 2 and 2.
         let ahead = Ahead::new(&memory, 1000, 4, count);
-        let begins: Vec<usize> = (0..5).map(|part| ahead.from(part).at - start).collect();
+        let begins: Vec<usize> = (0..5).map(|part| ahead.fetch_from(part).at - start).collect();
         assert_eq!(begins, [0, 3000, 6000, 8000, 10_000]);
-        assert!((0..9).all(|part| ahead.from(part).end == start + memory.len()));
-        let mut last = ahead.from(3);
-        while last.some() {}
+        assert!((0..9).all(|part| ahead.fetch_from(part).end == start + memory.len()));
+        let mut last = ahead.fetch_from(3);
+        while last.next_lines() {}
         assert_eq!(LINES_ASKED_FOR.get(), 2000usize.div_ceil(LINE * LINES) * LINES);
-        assert!(!ahead.from(4).some());
+        assert!(!ahead.fetch_from(4).next_lines());
     }
 
     #[test]
     fn fetch_of_a_long_part_is_bounded() {
         let memory = vec![0u8; 4 * MOST];
-        let fetch = Ahead::new(&memory, 1, 2, count).from(1);
+        let fetch = Ahead::new(&memory, 1, 2, count).fetch_from(1);
         assert_eq!(fetch.end - fetch.at, MOST);
     }
 }

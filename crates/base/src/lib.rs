@@ -8,7 +8,8 @@
 //! - [`knobs`]: the environment variables that change behavior, with type, default and help.
 //! - [`Cores`]: which cores of this machine are fast.
 //! - [`Lock`]: a lock between processes, released by the system if its holder dies.
-//! - [`Pool`] and [`Step`]: resident worker threads, woken once per step.
+//! - [`Pool`] and [`Step`]: resident worker threads, woken once per step, what they fetch while they wait ([`Ahead`]) and how
+//!   long the caller waits for them ([`Joins`]).
 //!
 //! It depends on no other crate of the workspace. It deliberately does not know tensors, CPU features or models, and it
 //! never prints.
@@ -38,4 +39,12 @@ pub fn process_id() -> u32 {
         true => 0,
         false => std::process::id(),
     }
+}
+
+/// Units `part` of `parts` when `units` are cut evenly; the first parts take what is left over.
+#[must_use]
+pub fn part_range(units: usize, parts: usize, part: usize) -> std::ops::Range<usize> {
+    let (each, more) = (units / parts, units % parts);
+    let start = part * each + part.min(more);
+    start..start + each + usize::from(part < more)
 }

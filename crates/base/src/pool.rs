@@ -20,6 +20,7 @@
 
 use crate::ahead::{Ahead, Fetch};
 use crate::joins::Joins;
+use crate::part_range;
 use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ops::Range;
@@ -287,7 +288,7 @@ impl Pool {
         // All that was claimed before has been reported.
         let before = shared.done.0.load(Ordering::Relaxed);
         let fetch = |thread| {
-            let first = |ahead: Ahead| ahead.from(share_of(ahead.parts(), step.width, thread).start);
+            let first = |ahead: Ahead| ahead.fetch_from(part_range(ahead.parts(), step.width, thread).start);
             ahead.map_or(Fetch::NONE, first)
         };
         // The caller's own comes last: the others wait for theirs.
@@ -301,7 +302,7 @@ impl Pool {
                     fetch: fetch(thread),
                 })
             };
-            share.post(share_of(parts, step.width, thread));
+            share.post(part_range(parts, step.width, thread));
         }
         self.wake(step.width);
 
@@ -323,7 +324,7 @@ impl Pool {
             // The worker that holds the missing part may need this very CPU.
             if polls >= SPIN_POLLS {
                 std::thread::yield_now();
-            } else if !fetch.some() {
+            } else if !fetch.next_lines() {
                 std::hint::spin_loop();
             }
         }
@@ -340,13 +341,6 @@ impl Pool {
             resume_unwind(payload);
         }
     }
-}
-
-/// The parts of thread `thread` when `parts` are cut evenly for `width` threads.
-fn share_of(parts: usize, width: usize, thread: usize) -> Range<usize> {
-    let (each, more) = (parts / width, parts % width);
-    let start = thread * each + thread.min(more);
-    start..start + each + usize::from(thread < more)
 }
 
 impl Share {
@@ -427,7 +421,7 @@ impl Shared {
             }
             idle_polls += 1;
             if idle_polls < SPIN_POLLS {
-                if !fetch.some() {
+                if !fetch.next_lines() {
                     std::hint::spin_loop();
                 }
             } else if idle_polls < SPIN_POLLS + YIELD_POLLS {

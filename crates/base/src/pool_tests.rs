@@ -136,7 +136,7 @@ fn inline_step_needs_no_pool() {
 fn shares_cut_parts_evenly_in_order() {
     for width in 1..9 {
         for parts in 0..40 {
-            let shares: Vec<_> = (0..width).map(|thread| share_of(parts, width, thread)).collect();
+            let shares: Vec<_> = (0..width).map(|thread| part_range(parts, width, thread)).collect();
             let all: Vec<usize> = shares.iter().cloned().flatten().collect();
             assert_eq!(all, (0..parts).collect::<Vec<_>>());
             let sizes = shares.iter().map(ExactSizeIterator::len);

@@ -3,7 +3,7 @@
 //! Nothing here knows what the work is. Like `math.rs`, this file uses nothing of the crate, so that `tests/arithmetic.rs` can take it in: a
 //! library with tests of its own would be compiled once more, on every tier.
 
-use std::ops::Range;
+pub(crate) use cactus_base::part_range;
 
 /// How many parts to cut `units` pieces of work into, each of about `unit_cost` nanoseconds, for `width` threads: one
 /// when it is not worth waking a neighbor, otherwise a few per thread so that a slow one does not hold the rest up.
@@ -15,13 +15,6 @@ pub(crate) fn part_count(width: usize, units: usize, unit_cost: usize) -> usize 
     }
     let by_cost = units.saturating_mul(unit_cost) / MIN_PART_COST;
     by_cost.clamp(1, 4 * width).min(units)
-}
-
-/// Units `part` of `parts` when `units` are cut evenly.
-pub(crate) fn part_range(units: usize, parts: usize, part: usize) -> Range<usize> {
-    let (each, more) = (units / parts, units % parts);
-    let start = part * each + part.min(more);
-    start..start + each + usize::from(part < more)
 }
 
 /// Number of runs for `blocks` blocks of `cost_ns` in all: at most `run_blocks` each. With several threads it is a

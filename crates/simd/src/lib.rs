@@ -78,8 +78,11 @@ pub use x86::{Avx2, Avx2Vnni, Avx512};
 
 /// Asks for the line of the cache at an address, of whatever memory, into the cache of the second level, for threads that wait for others. Nobody has
 /// measured that on ARM64, and WebAssembly cannot do it: there it is left out.
-pub const FETCH: Option<fn(usize)> = FETCH_HERE;
-#[cfg(target_arch = "x86_64")]
-const FETCH_HERE: Option<fn(usize)> = Some(x86::fetch);
-#[cfg(not(target_arch = "x86_64"))]
-const FETCH_HERE: Option<fn(usize)> = None;
+pub const FETCH: Option<fn(usize)> = {
+    #[cfg(target_arch = "x86_64")]
+    {
+        Some(x86::fetch)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+};

@@ -25,7 +25,7 @@ const PANEL_ROWS: usize = 48;
 /// Otherwise the bound of the rows that all blocks of a run visit in turn: they stay in the L2 cache, beside a block.
 const PANEL_BYTES: usize = 192 << 10;
 /// Bound of a run of blocks.
-const RUN_BYTES: usize = 512 << 10;
+pub(super) const RUN_BYTES: usize = 512 << 10;
 /// Most blocks of a register tile.
 const GROUP: usize = 4;
 

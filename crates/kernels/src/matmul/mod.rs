@@ -321,9 +321,8 @@ impl Exec<'_> {
         max_run_bytes: usize,
         f: &(dyn Fn(Range<usize>) + Sync),
     ) {
-        let (blocks, width) = (w.layout().blocks(), self.step.width());
-        let run_blocks = (max_run_bytes / w.layout().block_bytes()).max(1);
-        let parts = block_parts(blocks, width, cost_ns, run_blocks);
+        let blocks = w.layout().blocks();
+        let parts = run_parts(w, self.step.width(), cost_ns, max_run_bytes);
         self.step.run(parts, &|part| f(part_range(blocks, parts, part)));
     }
 }
@@ -337,13 +336,17 @@ fn few_rows_parts(w: &PackedView<'_>, rows: usize, width: usize) -> usize {
         Some(bits) => bytes / bits as usize * 8 / 48,
         None => bytes / 32,
     };
-    let run_bytes = if w.packing().reads_integers() {
-        RUN_BYTES
-    } else {
-        RUN_BYTES / 2
+    let run_bytes = match w.packing().reads_integers() {
+        true => RUN_BYTES,
+        false => float::RUN_BYTES,
     };
-    let run_blocks = (run_bytes / w.layout().block_bytes()).max(1);
-    block_parts(w.layout().blocks(), width, cost_ns * rows.div_ceil(4), run_blocks)
+    run_parts(w, width, cost_ns * rows.div_ceil(4), run_bytes)
+}
+
+/// Into how many parts of at most `max_run_bytes` `width` threads cut a product that takes `cost_ns`.
+fn run_parts(w: &PackedView<'_>, width: usize, cost_ns: usize, max_run_bytes: usize) -> usize {
+    let run_blocks = (max_run_bytes / w.layout().block_bytes()).max(1);
+    block_parts(w.layout().blocks(), width, cost_ns, run_blocks)
 }
 
 /// Where the results of a product go.
