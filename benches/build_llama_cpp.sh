@@ -59,7 +59,7 @@ build() {
 
 "$python" "$root/scripts/fetch_models.py" "$cache" --only llama-cpp-src
 build "$cache/llama.cpp" "$cache/llama-build" \
-    llama-bench llama-quantize llama-perplexity llama-completion llama-tokenize llama-server
+    llama-bench llama-quantize llama-perplexity llama-imatrix llama-completion llama-tokenize llama-server
 
 if [ $with_ik = 1 ]; then
     "$python" "$root/scripts/fetch_models.py" "$cache" --only ik-llama-cpp-src

@@ -81,14 +81,16 @@ def llama(args, folder, model):
 def cactus(args, folder, model):
     """Rows of ours."""
     reference = folder / "reference"
-    run(args, args.cactus, "convert", model, reference, "--bits", "16", "--offline", "--no-quality")
+    if not reference.exists():
+        run(args, args.cactus, "convert", model, reference, "--bits", "16", "--offline", "--no-quality")
     elements = (reference / "model.weights").stat().st_size / 2
     for bits in args.bits:
         made = folder / f"bits-{bits}"
         command = [args.cactus, "convert", model, made, "--bits", bits, "--offline", "--no-quality", "--force"]
         if bits != "8":
             command += ["--calibrate", args.calibrate, "--calibration-tokens", args.calibration_tokens]
-        run(args, *command)
+        if not made.exists():
+            run(args, *command)
         compared = [args.cactus, "eval", made, "--against", reference, "--file", args.text]
         out = run(args, *compared, "--chunks", args.chunks, "--context", args.context, "--threads", args.threads, "--json")
         c = json.loads(out.stdout)
@@ -136,6 +138,7 @@ def main():
     parser.add_argument("--types", nargs="*", default=["Q8_0", "Q5_K_M", "Q4_K_M", "Q4_0", "IQ4_XS", "Q3_K_M", "Q2_K"])
     parser.add_argument("--json", type=pathlib.Path, help="keep the figures here, and continue with those that it has")
     parser.add_argument("--under", nargs="*", default=[], help="command that every measured program is run under")
+    parser.add_argument("--keep", type=pathlib.Path, help="make our bundles in this folder, keep them, and take those that are there")
     args = parser.parse_args()
     if not args.models and not (args.text and args.calibrate):
         parser.error("--models, or --text and --calibrate")
@@ -148,8 +151,10 @@ def main():
         if args.models:
             made = texts(args.models, folder)
             args.text, args.calibrate = args.text or made[0], args.calibrate or made[1]
-        for tool, rows in ((args.llama and args.types, llama), (args.cactus and args.bits, cactus)):
-            for row in rows(args, folder, args.model) if tool else ():
+        bundles = args.keep or folder
+        bundles.mkdir(parents=True, exist_ok=True)
+        for tool, rows, where in ((args.llama and args.types, llama, folder), (args.cactus and args.bits, cactus, bundles)):
+            for row in rows(args, where, args.model) if tool else ():
                 kept.append(row)
                 if args.json:
                     args.json.write_text(json.dumps(kept, indent=1))

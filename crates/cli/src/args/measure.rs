@@ -65,6 +65,9 @@ pub(crate) struct EvalArgs {
     /// Run the programs that the model writes. There are limits but no sandbox: the programs can read what you can read
     #[arg(long, requires = "task")]
     pub(crate) allow_code_execution: bool,
+    /// Questions that are asked at the same time; the answers are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=128), requires = "task")]
+    pub(crate) streams: u16,
     /// Number of threads [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -127,6 +130,9 @@ pub(crate) struct CalibrateArgs {
     /// Show what would be written, and leave the bundle as it is
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Questions that are asked at the same time; the answers are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) streams: u16,
     /// Number of threads [default: one for each fast core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

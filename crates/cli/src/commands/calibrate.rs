@@ -49,6 +49,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
             one_call: args.one_call,
             allow_code_execution: args.allow_code_execution,
             signals: true,
+            streams: args.streams.into(),
             ..TaskOptions::default()
         },
     };

@@ -112,6 +112,7 @@ fn ask(args: &EvalArgs, task: EvalTask, threads: usize) -> Result<()> {
             constrained: args.constrained,
             one_call: args.one_call,
             allow_code_execution: args.allow_code_execution,
+            streams: args.streams.into(),
             ..TaskOptions::default()
         },
     };

@@ -2,13 +2,14 @@
 //! completing a function (HumanEval), calling tools (BFCL).
 //!
 //! - [`read_cases`] reads the files in which these sets are published, checking every line;
-//! - [`run_task`] asks the model, case by case, and judges;
+//! - [`run_task`] asks the model, several cases at a time, and judges;
 //! - [`Results`] is the document that grows with every case and lets a run be continued.
 //!
 //! It may depend on `engine` and `text`, and on `hybrid` for what is made of signals. It deliberately holds no set, fetches none, and runs nothing that a model wrote
 //! unless [`TaskOptions::allow_code_execution`] says so.
 
 mod answer;
+mod asking;
 mod calls;
 mod cases;
 mod literal;

@@ -1,18 +1,19 @@
-//! Asking a model the cases of a task, one after another, and judging its answers.
+//! Asking a model the cases of a task, several at a time, and judging its answers in the order of the cases.
+//!
+//! The scheduler that servers use computes them together, so an answer has the same tokens, and the same signals, however many
+//! are asked at once.
 
-use super::answer::final_number;
-use super::literal::Call;
-use super::matching::difference;
-use super::signals::Gathering;
-use super::{Case, Gathered, Judged, Question, Results, calls, program};
+use super::asking::{Answer, Asking};
+use super::{Case, Question, Results};
 use crate::{Error, Result};
-use cactus_engine::chat::{Chat, ChatRequest, Message, MessageReader, Tool, ToolChoice};
-use cactus_engine::{CancelToken, Completion, Delta, GenerateOptions, Guides, Model, Session};
-use cactus_text::grammar::Constraint;
-use cactus_text::{RenderOptions, Tokenizer, message};
-use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use cactus_engine::scheduler::{Event, SchedulerLimits};
+use cactus_engine::{CancelToken, Model, Scheduler};
+use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+
+/// Longest time that prompts may add between two tokens: nobody reads along, and large models would get none of less.
+const GAP: Duration = Duration::from_secs(1);
 
 /// How a task is run.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub struct TaskOptions {
     pub time: Duration,
     /// Keep how sure the model was, in [`Judged::gathered`].
     pub signals: bool,
+    /// Answers that are computed together, at least 1. They are the same for any number.
+    pub streams: usize,
 }
 
 impl Default for TaskOptions {
@@ -43,6 +46,7 @@ impl Default for TaskOptions {
             allow_code_execution: false,
             time: Duration::from_secs(10),
             signals: false,
+            streams: 16,
         }
     }
 }
@@ -66,276 +70,156 @@ pub fn run_task(
             "this task runs programs that the model wrote, which was not allowed".into(),
         ));
     }
-    let mut asked = Asked {
-        model,
-        session: model.session()?,
-        options,
-        cancel,
-        gathered: None,
+    let limits = SchedulerLimits {
+        sequences: options.streams,
+        queue: usize::MAX,
+        gap: GAP,
+        ..SchedulerLimits::default()
     };
-    for case in cases.iter().skip(results.cases.len()) {
-        let judged = match asked.judge(case) {
-            // A case that does not fit is one that this model cannot answer.
-            Err(Error::Engine(e)) if e.kind() == cactus_engine::ErrorKind::ContextFull => {
-                Some(Judged::new(case, String::new(), Some(e.to_string())))
+    let (sender, events) = mpsc::channel();
+    let mut asked = Asked {
+        asking: Asking { model, options, cancel },
+        scheduler: Scheduler::new(Arc::clone(model), limits)?,
+        sender,
+        under_way: BTreeMap::new(),
+        requests: 0,
+    };
+    let mut next = results.cases.len();
+    let mut judged = BTreeMap::new();
+    while results.cases.len() < cases.len() {
+        // Twice as many as are computed, so that one is there when another ends.
+        while let Some(case) = cases.get(next).filter(|_| asked.requests < 2 * options.streams) {
+            asked.ask(next, case)?;
+            next += 1;
+        }
+        while let Some((index, case)) = asked.answered() {
+            let found = asked.asking.judge(&cases[index], case.answers, case.too_long)?;
+            // What was stopped is no answer, nor are those that come after it.
+            if cancel.is_cancelled() {
+                return Ok(());
             }
-            other => other?,
-        };
-        let Some(mut judged) = judged else {
-            return Ok(());
-        };
-        judged.gathered = asked.gathered.take();
-        results.push(judged);
-        each(results)?;
+            judged.insert(index, found);
+        }
+        let before = results.cases.len();
+        while let Some(found) = judged.remove(&results.cases.len()) {
+            results.push(found);
+            each(results)?;
+        }
+        if results.cases.len() == before && asked.requests > 0 {
+            let told = events.recv().map_err(|_| stopped())?;
+            asked.take(told)?;
+        }
     }
     Ok(())
 }
 
+fn stopped() -> Error {
+    Error::Task("the model's computation ended before its answers".into())
+}
+
+/// An event of a part of a case; the last one is `None`, also where there was no end.
+type Told = (usize, usize, Option<Event>);
+
+/// The end of a channel that a request holds.
+struct Teller {
+    sender: mpsc::Sender<Told>,
+    case: usize,
+    part: usize,
+}
+
+impl Teller {
+    fn tell(&self, event: Option<Event>) {
+        // Nobody listens once all has been judged, or something has failed.
+        drop(self.sender.send((self.case, self.part, event)));
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.tell(None);
+    }
+}
+
+/// A case that was asked.
+struct UnderWay {
+    answers: Vec<Answer>,
+    /// Of these, without an end.
+    left: usize,
+    too_long: Option<String>,
+}
+
 struct Asked<'a> {
-    model: &'a Arc<Model>,
-    session: Session,
-    options: &'a TaskOptions,
-    cancel: &'a CancelToken,
-    /// Of the answer that was generated last.
-    gathered: Option<Gathered>,
+    asking: Asking<'a>,
+    scheduler: Arc<Scheduler>,
+    sender: mpsc::Sender<Told>,
+    under_way: BTreeMap<usize, UnderWay>,
+    /// Those of all cases that have not ended.
+    requests: usize,
 }
 
 impl Asked<'_> {
-    /// The case with its answer; `None` where it was cancelled.
-    fn judge(&mut self, case: &Case) -> Result<Option<Judged>> {
-        let (answer, why) = match &case.question {
-            Question::Choice {
-                context,
-                endings,
-                expected,
-            } => {
-                let best = self.likeliest(context, endings)?;
-                (
-                    best.to_string(),
-                    (best != *expected).then(|| format!("expected {expected}")),
-                )
-            }
-            Question::Number { text, expected } => {
-                let plain = format!("Question: {text}\nAnswer:");
-                // As somebody asks it: a small model that is told to end with `####` and the number begins with them.
-                let messages = [message("user", text)];
-                let answer = self.answer(Some(&messages), None, &plain, &["\nQuestion:", "\n\n\n"])?;
-                let found = final_number(&answer);
-                let right = found.as_ref() == Some(expected);
-                let found = found.unwrap_or_else(|| "no number".into());
-                (answer, (!right).then(|| format!("{found}, expected {expected}")))
-            }
-            Question::Program {
-                prompt,
-                entry_point,
-                test,
-            } => {
-                let answer = self.answer(None, None, prompt, &program::STOPS)?;
-                let whole = format!("{prompt}{answer}\n{test}\ncheck({entry_point})\n");
-                let why = match self.cancel.is_cancelled() {
-                    true => None,
-                    false => program::run(&whole, self.options.time)?,
-                };
-                (answer, why)
-            }
-            Question::Calls {
-                messages,
-                tools,
-                expected,
-            } => {
-                if self.options.constrained {
-                    let (answer, found) = self.constrained_calls(messages, tools, !expected.is_empty())?;
-                    let why = difference(expected, &found);
-                    return Ok((!self.cancel.is_cancelled()).then(|| Judged::new(case, answer, why)));
+    /// Submits the requests of a case.
+    fn ask(&mut self, index: usize, case: &Case) -> Result<()> {
+        let mut under_way = UnderWay {
+            answers: Vec::new(),
+            left: 0,
+            too_long: None,
+        };
+        for (part, (request, answer)) in self.asking.requests(case)?.into_iter().enumerate() {
+            let teller = Teller {
+                sender: self.sender.clone(),
+                case: index,
+                part,
+            };
+            let sink = move |event| teller.tell(Some(event));
+            match self.scheduler.submit(request, Box::new(sink)) {
+                Err(e) if e.kind() == cactus_engine::ErrorKind::ContextFull => {
+                    under_way.too_long = Some(e.to_string());
+                    break;
                 }
-                let answer = self.call_answer(messages, tools)?;
-                let why = match calls::parse(&answer) {
-                    None => (!expected.is_empty()).then(|| "not a call that can be read".to_owned()),
-                    Some(found) => difference(expected, &found),
-                };
-                (answer, why)
+                other => other?,
             }
-        };
-        Ok((!self.cancel.is_cancelled()).then(|| Judged::new(case, answer, why)))
+            under_way.answers.push(answer);
+            under_way.left += 1;
+            self.requests += 1;
+        }
+        self.under_way.insert(index, under_way);
+        Ok(())
     }
 
-    /// The ending with the largest log-likelihood for each of its characters; the first of equals.
-    fn likeliest(&mut self, context: &str, endings: &[String]) -> Result<usize> {
-        let tokenizer = self.model.tokenizer()?;
-        let start = encode(tokenizer, context, true)?;
-        let mut best = (f64::NEG_INFINITY, 0);
-        for (i, ending) in endings.iter().enumerate() {
-            let tokens = encode(tokenizer, &format!("{context} {ending}"), true)?;
-            // Where the boundary falls inside of a token, it belongs to the ending.
-            let shared = start.iter().zip(&tokens).take_while(|(a, b)| a == b).count();
-            let score = self.session.score(&tokens, shared.clamp(1, tokens.len() - 1))?;
-            let mean = score.logprob / ending.chars().count().max(1) as f64;
-            if mean > best.0 {
-                best = (mean, i);
+    fn take(&mut self, (case, part, event): Told) -> Result<()> {
+        // A case that is judged has had the end of all its parts.
+        let Some(under_way) = self.under_way.get_mut(&case) else {
+            return Ok(());
+        };
+        // A request that was refused has no answer, and its channel ends all the same.
+        let Some(answer) = under_way.answers.get_mut(part) else {
+            return Ok(());
+        };
+        match event {
+            Some(Event::Started { .. }) => return Ok(()),
+            Some(Event::Delta(piece)) => {
+                answer.push(&piece);
+                return Ok(());
             }
-        }
-        Ok(best.1)
-    }
-
-    /// The answer to `messages` in the model's chat format; to `plain` where it has none, or that was asked for.
-    fn answer(
-        &mut self,
-        messages: Option<&[Value]>,
-        tools: Option<&[Value]>,
-        plain: &str,
-        stops: &[&str],
-    ) -> Result<String> {
-        let template = match (messages, self.options.raw) {
-            (Some(messages), false) => self.model.chat_template()?.map(|t| (t, messages)),
-            _ => None,
-        };
-        let tokenizer = self.model.tokenizer()?;
-        let (tokens, stop) = match template {
-            Some((template, messages)) => {
-                let render = RenderOptions {
-                    tools: tools.map(<[Value]>::to_vec),
-                    ..RenderOptions::for_generation()
-                };
-                let text = template
-                    .render(messages, &render)
-                    .map_err(|e| Error::Task(format!("the chat template refuses the case: {e}")))?;
-                (encode(tokenizer, &text, false)?, Vec::new())
+            Some(Event::End(Ok(completion))) => answer.end(Some(completion)),
+            // A case that does not fit is one that this model cannot answer.
+            Some(Event::End(Err(e))) if e.kind() == cactus_engine::ErrorKind::ContextFull => {
+                answer.end(None);
+                under_way.too_long = Some(e.to_string());
             }
-            None => {
-                let stops = stops.iter().map(|s| (*s).to_owned()).collect();
-                (encode(tokenizer, plain, true)?, stops)
-            }
-        };
-        let options = GenerateOptions {
-            max_tokens: self.options.max_tokens.max(1),
-            stop,
-            ..GenerateOptions::default()
-        };
-        // Of text every token is a value.
-        let reader = Chat::of_text(self.model, "", None)?.reader;
-        let (completion, _) = self.generate(&tokens, &options, None, false, reader)?;
-        let marked = |id: &u32| tokenizer.is_special(*id);
-        if !completion.completion_token_ids.iter().any(marked) {
-            return Ok(completion.response);
+            Some(Event::End(Err(e))) => return Err(e.into()),
+            None if answer.has_ended() => return Ok(()),
+            None => return Err(stopped()),
         }
-        // Marks of calls may be special tokens, which the text of an answer leaves out.
-        Ok(tokenizer.decode(&completion.completion_token_ids, false))
+        under_way.left -= 1;
+        self.requests -= 1;
+        Ok(())
     }
 
-    /// The calls that a model makes under the constraint of its tools, and as JSON beside what else it wrote.
-    fn constrained_calls(
-        &mut self,
-        messages: &[Value],
-        tools: &[Value],
-        required: bool,
-    ) -> Result<(String, Vec<Call>)> {
-        let tools: std::result::Result<Vec<Tool>, _> = tools.iter().map(Tool::from_json).collect();
-        let request = ChatRequest {
-            messages: messages.to_vec(),
-            tools: tools.map_err(|e| Error::Task(format!("a tool of the case: {e}")))?,
-            tool_choice: if required {
-                ToolChoice::Required
-            } else {
-                ToolChoice::Auto
-            },
-            parallel_calls: !self.options.one_call,
-            ..ChatRequest::default()
-        };
-        let chat = Chat::new(self.model, &request)?;
-        let options = GenerateOptions {
-            max_tokens: self.options.max_tokens.max(1),
-            ..GenerateOptions::default()
-        };
-        let (_, made) = self.generate(&chat.prompt, &options, chat.constraint, true, chat.reader)?;
-        let arguments = |text: &str| serde_json::from_str(text).unwrap_or_default();
-        let calls: Vec<Call> = made
-            .calls
-            .iter()
-            .map(|call| (call.name.clone(), arguments(&call.arguments)))
-            .collect();
-        let shown: Vec<Value> = calls
-            .iter()
-            .map(|(name, arguments)| json!({"name": name, "arguments": arguments}))
-            .collect();
-        let answer = json!({"text": made.text, "calls": shown, "unreadable": made.notes}).to_string();
-        Ok((answer, calls))
+    /// A case whose requests have all ended.
+    fn answered(&mut self) -> Option<(usize, UnderWay)> {
+        let index = *self.under_way.iter().find(|(_, case)| case.left == 0)?.0;
+        self.under_way.remove_entry(&index)
     }
-
-    /// What the model answers to `prompt`, and as a message. Keeps how sure it was, if that was asked for.
-    fn generate(
-        &mut self,
-        prompt: &[u32],
-        options: &GenerateOptions,
-        constraint: Option<Constraint>,
-        keep_special: bool,
-        mut reader: MessageReader,
-    ) -> Result<(Completion, Message)> {
-        let guides = Guides {
-            constraint,
-            keep_special,
-            signals: self.options.signals,
-            ..Guides::default()
-        };
-        let (mut made, mut said) = (Message::default(), Vec::new());
-        let mut gathering = Gathering::default();
-        let mut each = |delta: Delta<'_>| {
-            reader.push(delta.text, delta.special, &mut said);
-            gathering.push(&delta, &said);
-            said.drain(..).for_each(|said| made.add(said));
-        };
-        let completion = self
-            .session
-            .generate_with(prompt, options, guides, self.cancel, &mut each)?;
-        reader.finish(&mut said);
-        said.drain(..).for_each(|said| made.add(said));
-        self.gathered = self.options.signals.then(|| gathering.finish(prompt.len()));
-        Ok((completion, made))
-    }
-
-    /// The answer to a request for calls; models whose template knows no tools are told of them in words.
-    fn call_answer(&mut self, messages: &[Value], tools: &[Value]) -> Result<String> {
-        let knows = self.model.chat_template()?.is_some_and(|t| t.reads("tools"));
-        if knows && !self.options.raw {
-            return self.answer(Some(messages), Some(tools), "", &[]);
-        }
-        let functions: Vec<&Value> = tools.iter().filter_map(|t| t.get("function")).collect();
-        let listed = serde_json::to_string(&functions).map_err(|e| Error::Task(e.to_string()))?;
-        let told = format!(
-            "You can call these functions: {listed}\nAnswer only with calls as a list, such as \
-             [name(argument=value), other(argument='text')]. Where no function helps, say so in words."
-        );
-        let mut all = messages.to_vec();
-        match all
-            .first_mut()
-            .filter(|m| m["role"] == "system")
-            .and_then(Value::as_object_mut)
-        {
-            Some(system) => append(system, &told),
-            None => all.insert(0, message("system", &told)),
-        }
-        let mut plain = String::new();
-        for m in &all {
-            let text = |key| m.get(key).and_then(Value::as_str).unwrap_or_default();
-            plain.push_str(&format!("{}: {}\n", text("role"), text("content")));
-        }
-        plain.push_str("assistant:");
-        self.answer(Some(&all), None, &plain, &["\nuser:", "\n\n"])
-    }
-}
-
-fn append(system: &mut Map<String, Value>, told: &str) {
-    let before = system.get("content").and_then(Value::as_str).unwrap_or_default();
-    let content = Value::String(format!("{before}\n{told}"));
-    system.insert("content".into(), content);
-}
-
-fn encode(tokenizer: &Tokenizer, text: &str, special: bool) -> Result<Vec<u32>> {
-    let tokens = tokenizer
-        .encode(text, special)
-        .map_err(|e| Error::Task(format!("a case cannot be tokenized: {e}")))?;
-    // A model that begins with no token of its own predicts nothing before its first.
-    if tokens.len() < 2 {
-        return Err(Error::Task("a case has fewer than two tokens".into()));
-    }
-    Ok(tokens)
 }

@@ -2,8 +2,9 @@
 //!
 //! Depends on the signals of `engine` and their statistics in `hybrid`. It deliberately judges nothing.
 
+use cactus_engine::Signal;
 use cactus_engine::chat::{Delta as Said, ValueTokens};
-use cactus_engine::{Delta, Signal};
+use cactus_engine::scheduler::Piece;
 use cactus_hybrid::score::{Features, Signals, TokenSignal};
 use serde::{Deserialize, Serialize};
 
@@ -43,14 +44,14 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// Takes a delta, and what it added to the message.
-    pub(super) fn push(&mut self, delta: &Delta<'_>, said: &[Said]) {
+    /// Takes a piece of the answer, and what it added to the message.
+    pub(super) fn push(&mut self, piece: &Piece, said: &[Said]) {
         let value = self.values.push(said);
-        if delta.token.is_none() {
+        if piece.token.is_none() {
             return;
         }
-        self.signals.push(token_signal(delta.signal, value));
-        let counts = value && delta.signal.is_some();
+        self.signals.push(token_signal(piece.signal, value));
+        let counts = value && piece.signal.is_some();
         self.valued += u32::from(counts);
         if SEEN_AT.contains(&self.signals.tokens()) || (counts && SEEN_AT.contains(&self.valued)) {
             self.keep();
@@ -109,8 +110,8 @@ mod tests {
     fn gathered(tokens: &[(Option<f64>, &str)]) -> Gathered {
         let mut gathering = Gathering::default();
         for (logprob, text) in tokens {
-            let delta = Delta {
-                text,
+            let piece = Piece {
+                text: (*text).to_owned(),
                 special: None,
                 token: Some(1),
                 logprob: None,
@@ -125,7 +126,7 @@ mod tests {
                 true => Vec::new(),
                 false => vec![Said::Text((*text).to_owned())],
             };
-            gathering.push(&delta, &said);
+            gathering.push(&piece, &said);
         }
         gathering.finish(9)
     }
