@@ -138,7 +138,7 @@ def main():
     parser.add_argument("--types", nargs="*", default=["Q8_0", "Q5_K_M", "Q4_K_M", "Q4_0", "IQ4_XS", "Q3_K_M", "Q2_K"])
     parser.add_argument("--json", type=pathlib.Path, help="keep the figures here, and continue with those that it has")
     parser.add_argument("--under", nargs="*", default=[], help="command that every measured program is run under")
-    parser.add_argument("--keep", type=pathlib.Path, help="make our bundles in this folder, keep them, and take those that are there")
+    parser.add_argument("--keep", type=pathlib.Path, help="make our bundles in this folder, one for each model, keep them, and take those that are there")
     args = parser.parse_args()
     if not args.models and not (args.text and args.calibrate):
         parser.error("--models, or --text and --calibrate")

@@ -25,7 +25,7 @@ def ask(args, bundle, task, data):
 
 
 def shown(found, source):
-    """Right answers with their standard error, and of what the source has right and wrong what became wrong and right."""
+    """Right answers with their standard error, and how many answers became wrong and right against 16 bits."""
     n, right = len(found), sum(found.values())
     share = right / n
     error = math.sqrt(share * (1 - share) / n)
@@ -51,7 +51,7 @@ def main():
     if not tasks:
         parser.error("--humaneval, --gsm8k or both")
     names = {"humaneval": "HumanEval", "gsm8k": "GSM8K"}
-    print("| Bits | MB | " + " | ".join(f"{names[t]} | to 16 bits" for t, _ in tasks) + " |")
+    print("| Bits | MB | " + " | ".join(f"{names[t]} | against 16 bits" for t, _ in tasks) + " |")
     print("|---:|---:|" + "---:|---:|" * len(tasks), flush=True)
     source = {}
     for bits, bundle in [("16", "reference"), *((b, f"bits-{b}") for b in args.bits)]:

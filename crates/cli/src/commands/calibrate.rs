@@ -99,7 +99,11 @@ fn decisions(args: &CalibrateArgs) -> Result<()> {
         threads: Some(model::threads(args.threads)),
         ..LoadOptions::default()
     };
-    let scheduler = Scheduler::new(Model::load(&args.bundle, &load)?, SchedulerLimits::default())?;
+    let limits = SchedulerLimits {
+        sequences: args.streams.into(),
+        ..SchedulerLimits::default()
+    };
+    let scheduler = Scheduler::new(Model::load(&args.bundle, &load)?, limits)?;
     loading.finish_and_clear();
     let bar = bar(known.len() as u64, "decisions", Unit::Of("inputs"));
     let cases = ask_decisions(&scheduler, &known, &CancelToken::new(), &mut |done| {

@@ -121,16 +121,17 @@ impl Asking<'_> {
         if let Some(why) = too_long {
             return Ok(Judged::new(case, String::new(), Some(why)));
         }
-        if let Question::Choice { endings, expected, .. } = &case.question {
-            let best = likeliest(endings, &answers)?;
-            let why = (best != *expected).then(|| format!("expected {expected}"));
-            return Ok(Judged::new(case, best.to_string(), why));
-        }
-        let [answer] = <[Answer; 1]>::try_from(answers)
-            .map_err(|all| Error::Task(format!("a case has {} answers, expected one", all.len())))?;
-        let text = answer.text(self.model.tokenizer()?)?;
+        // One of each, but for endings.
+        let (Some(answer), tokenizer) = (answers.first(), self.model.tokenizer()?) else {
+            return Err(Error::Task(format!("case `{}` has nothing to ask", case.id)));
+        };
+        let text = answer.text(tokenizer)?;
         let (text, why) = match &case.question {
-            Question::Choice { .. } => (text, None),
+            Question::Choice { endings, expected, .. } => {
+                let best = likeliest(endings, &answers)?;
+                let why = (best != *expected).then(|| format!("expected {expected}"));
+                return Ok(Judged::new(case, best.to_string(), why));
+            }
             Question::Number { expected, .. } => {
                 let found = final_number(&text);
                 let right = found.as_ref() == Some(expected);
@@ -143,11 +144,7 @@ impl Asking<'_> {
                 test,
             } => {
                 let whole = format!("{prompt}{text}\n{test}\ncheck({entry_point})\n");
-                let why = match self.cancel.is_cancelled() {
-                    true => None,
-                    false => program::run(&whole, self.options.time)?,
-                };
-                (text, why)
+                (text, program::run(&whole, self.options.time)?)
             }
             Question::Calls { expected, .. } if self.options.constrained => {
                 let (shown, found) = made_calls(&answer.message);
@@ -162,7 +159,7 @@ impl Asking<'_> {
             }
         };
         let mut judged = Judged::new(case, text, why);
-        judged.gathered = answer.gathered();
+        judged.gathered = answers.into_iter().next().and_then(Answer::gathered);
         Ok(judged)
     }
 

@@ -35,6 +35,9 @@ os._exit(97)
 const PASSED: i32 = 97;
 const NO_LIMITS: i32 = 98;
 
+/// The limit is for time of the CPU; a program has this times as much by the clock, as the model computes beside it.
+const WALL: u32 = 4;
+
 /// Why the program fails; `None` where it runs through within `limit`.
 pub(crate) fn run(program: &str, limit: Duration) -> Result<Option<String>> {
     let fail = |what: String| Error::Task(format!("the answer cannot be run: {what}"));
@@ -66,8 +69,9 @@ pub(crate) fn run(program: &str, limit: Duration) -> Result<Option<String>> {
         // A program that ends before it is read whole has failed by itself.
         let _ = input.write_all(program.as_bytes());
     }
-    let Some(status) = wait(&mut child, limit).map_err(|e| fail(e.to_string()))? else {
-        return Ok(Some(format!("still running after {} s", limit.as_secs())));
+    let wall = WALL * limit;
+    let Some(status) = wait(&mut child, wall).map_err(|e| fail(e.to_string()))? else {
+        return Ok(Some(format!("still running after {} s", wall.as_secs())));
     };
     if status.code() == Some(PASSED) {
         return Ok(None);

@@ -70,44 +70,62 @@ pub fn run_task(
             "this task runs programs that the model wrote, which was not allowed".into(),
         ));
     }
+    let streams = options.streams.min(model.program().chunk_tokens());
     let limits = SchedulerLimits {
-        sequences: options.streams,
+        sequences: streams,
         queue: usize::MAX,
         gap: GAP,
         ..SchedulerLimits::default()
     };
     let (sender, events) = mpsc::channel();
+    // Dropping the scheduler cancels what is under way, and is nobody else's concern.
+    let own = CancelToken::new();
     let mut asked = Asked {
-        asking: Asking { model, options, cancel },
+        asking: Asking {
+            model,
+            options,
+            cancel: &own,
+        },
         scheduler: Scheduler::new(Arc::clone(model), limits)?,
         sender,
         under_way: BTreeMap::new(),
         requests: 0,
     };
-    let mut next = results.cases.len();
+    let mut unasked = results.cases.len()..cases.len();
+    // What was found of cases behind one that is still under way; a failure, too, comes after all cases before it.
     let mut judged = BTreeMap::new();
     while results.cases.len() < cases.len() {
         // Twice as many as are computed, so that one is there when another ends.
-        while let Some(case) = cases.get(next).filter(|_| asked.requests < 2 * options.streams) {
-            asked.ask(next, case)?;
-            next += 1;
+        while asked.requests < 2 * streams
+            && let Some(index) = unasked.next()
+        {
+            if let Err(e) = asked.ask(index, &cases[index]) {
+                judged.insert(index, Err(e));
+                unasked = cases.len()..cases.len();
+            }
         }
         while let Some((index, case)) = asked.answered() {
-            let found = asked.asking.judge(&cases[index], case.answers, case.too_long)?;
             // What was stopped is no answer, nor are those that come after it.
             if cancel.is_cancelled() {
                 return Ok(());
             }
+            let found = case.answers.and_then(|answers| {
+                let too_long = case.too_long;
+                asked.asking.judge(&cases[index], answers, too_long)
+            });
             judged.insert(index, found);
+        }
+        if cancel.is_cancelled() {
+            return Ok(());
         }
         let before = results.cases.len();
         while let Some(found) = judged.remove(&results.cases.len()) {
-            results.push(found);
+            results.push(found?);
             each(results)?;
         }
         if results.cases.len() == before && asked.requests > 0 {
-            let told = events.recv().map_err(|_| stopped())?;
-            asked.take(told)?;
+            // There is a sender as long as `asked` is there; each request says when it is gone.
+            asked.take(events.recv().map_err(|_| stopped())?);
         }
     }
     Ok(())
@@ -142,7 +160,8 @@ impl Drop for Teller {
 
 /// A case that was asked.
 struct UnderWay {
-    answers: Vec<Answer>,
+    /// Or what a request failed with.
+    answers: Result<Vec<Answer>>,
     /// Of these, without an end.
     left: usize,
     too_long: Option<String>,
@@ -160,11 +179,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// Submits the requests of a case.
     fn ask(&mut self, index: usize, case: &Case) -> Result<()> {
-        let mut under_way = UnderWay {
-            answers: Vec::new(),
-            left: 0,
-            too_long: None,
-        };
+        let (mut answers, mut too_long) = (Vec::new(), None);
         for (part, (request, answer)) in self.asking.requests(case)?.into_iter().enumerate() {
             let teller = Teller {
                 sender: self.sender.clone(),
@@ -174,47 +189,59 @@ impl Asked<'_> {
             let sink = move |event| teller.tell(Some(event));
             match self.scheduler.submit(request, Box::new(sink)) {
                 Err(e) if e.kind() == cactus_engine::ErrorKind::ContextFull => {
-                    under_way.too_long = Some(e.to_string());
+                    too_long = Some(e.to_string());
                     break;
                 }
                 other => other?,
             }
-            under_way.answers.push(answer);
-            under_way.left += 1;
+            answers.push(answer);
             self.requests += 1;
         }
+        let under_way = UnderWay {
+            left: answers.len(),
+            answers: Ok(answers),
+            too_long,
+        };
         self.under_way.insert(index, under_way);
         Ok(())
     }
 
-    fn take(&mut self, (case, part, event): Told) -> Result<()> {
+    fn take(&mut self, (case, part, event): Told) {
         // A case that is judged has had the end of all its parts.
         let Some(under_way) = self.under_way.get_mut(&case) else {
-            return Ok(());
+            return;
         };
         // A request that was refused has no answer, and its channel ends all the same.
-        let Some(answer) = under_way.answers.get_mut(part) else {
-            return Ok(());
+        let Ok(Some(answer)) = under_way.answers.as_mut().map(|answers| answers.get_mut(part)) else {
+            return;
         };
-        match event {
-            Some(Event::Started { .. }) => return Ok(()),
-            Some(Event::Delta(piece)) => {
-                answer.push(&piece);
-                return Ok(());
+        let failed = match event {
+            Some(Event::Started { .. }) => return,
+            Some(Event::Delta(piece)) => return answer.push(&piece),
+            Some(Event::End(Ok(completion))) => {
+                answer.end(Some(completion));
+                None
             }
-            Some(Event::End(Ok(completion))) => answer.end(Some(completion)),
             // A case that does not fit is one that this model cannot answer.
             Some(Event::End(Err(e))) if e.kind() == cactus_engine::ErrorKind::ContextFull => {
                 answer.end(None);
                 under_way.too_long = Some(e.to_string());
+                None
             }
-            Some(Event::End(Err(e))) => return Err(e.into()),
-            None if answer.has_ended() => return Ok(()),
-            None => return Err(stopped()),
-        }
-        under_way.left -= 1;
-        self.requests -= 1;
-        Ok(())
+            Some(Event::End(Err(e))) => Some(e.into()),
+            None if answer.has_ended() => return,
+            None => Some(stopped()),
+        };
+        let ended = match failed {
+            None => 1,
+            // Nobody waits for the others any more.
+            Some(e) => {
+                under_way.answers = Err(e);
+                under_way.left
+            }
+        };
+        under_way.left -= ended;
+        self.requests -= ended;
     }
 
     /// A case whose requests have all ended.
