@@ -1,5 +1,8 @@
 //! Times of the vector kernels and of attention at shapes of real models: `cargo bench -p cactus-kernels --bench vector`.
 //!
+//! `decode` is attention as generating has it: one query, after as many bytes were read as a layer has of weights, so that keys and values come from
+//! memory.
+//!
 //! Arguments filter by substring. Figures allow for a shared machine, see `measure`.
 #![allow(clippy::print_stdout, missing_docs, reason = "a program that reports to its user")]
 
@@ -84,6 +87,85 @@ fn main() {
             vectors(&exec, &report);
             attention(&exec, &report);
         }
+        let kernels = Kernels::available().last().expect("a tier");
+        let exec = Exec { kernels, step: &step };
+        for shape in MODELS {
+            if wanted(&format!("decode {}", shape.0)) {
+                decode(&exec, shape, threads);
+            }
+        }
+    }
+}
+
+/// Times of appending a position and of attention, the median of 20 passes over layers with pages in common.
+fn decode(exec: &Exec<'_>, (model, q_heads, kv_heads, dim): (&str, usize, usize, usize), threads: usize) {
+    const LAYERS: usize = 24;
+    const WEIGHTS: usize = 3 << 20;
+    let mut weights = AlignedBuf::zeroed(LAYERS * WEIGHTS).expect("memory");
+    weights.fill(1);
+    let one = KvLayout::new(kv_heads, dim, KvDType::I8G32).expect("a valid shape");
+    let layers = (0..LAYERS).map(|i| one.clone().placed(i * one.bytes(), LAYERS * one.bytes()));
+    let layers: Vec<KvLayout> = layers.collect();
+    let width = kv_heads * dim;
+    let data = |n: usize, seed: usize| -> Vec<f32> {
+        let value = |i: usize| ((i * 7919 + seed) % 1013) as f32 / 300.0 - 1.7;
+        (0..n).map(value).collect()
+    };
+    for past in [30_usize, 300, 1500, 4000] {
+        let pages: Vec<u32> = (0..(past + 1).div_ceil(BLOCK_TOKENS) as u32).collect();
+        // Large enough for huge pages, which the runtime has, too.
+        let bytes = pages.len() * LAYERS * one.bytes();
+        let mut kv = AlignedBuf::zeroed(bytes.max(8 << 20)).expect("memory");
+        let run = |rows: usize, past: usize| {
+            [KvRun {
+                rows,
+                past,
+                pages: &pages,
+            }]
+        };
+        let (k, v) = (data((past + 1) * width, 1), data((past + 1) * width, 2));
+        for layout in &layers {
+            exec.kv_append(layout, &mut kv, &run(past + 1, 0), &k, width, &v, width);
+        }
+        let q = data(q_heads * dim, 3);
+        let mut out = vec![0.0; q_heads * dim];
+        let attention = Attention::plain(q_heads, 1.0 / (dim as f32).sqrt());
+        let (mut appending, mut attending) = (Vec::new(), Vec::new());
+        for _ in 0..20 {
+            let (mut append, mut attend) = (0.0, 0.0);
+            for (layout, weights) in layers.iter().zip(weights.chunks(WEIGHTS)) {
+                let words: &[u64] = bytemuck::cast_slice(weights);
+                black_box(words.iter().fold(0u64, |sum, x| sum.wrapping_add(*x)));
+                let start = Instant::now();
+                exec.kv_append(layout, &mut kv, &run(1, past), &k, width, &v, width);
+                append += start.elapsed().as_secs_f64();
+                let start = Instant::now();
+                exec.attention(
+                    layout,
+                    &kv,
+                    &run(1, past),
+                    &attention,
+                    black_box(&q),
+                    q_heads * dim,
+                    &mut out,
+                );
+                attend += start.elapsed().as_secs_f64();
+            }
+            appending.push(append / LAYERS as f64);
+            attending.push(attend / LAYERS as f64);
+        }
+        let median = |times: &mut Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        };
+        let (append, attend) = (median(&mut appending), median(&mut attending));
+        let gb = (pages.len() * one.bytes()) as f64 / attend / 1e9;
+        println!(
+            "{:40} append {:6.2} us, attention {:7.2} us, {gb:5.1} GB/s",
+            format!("decode {model} t{threads} 1+{past}"),
+            append * 1e6,
+            attend * 1e6
+        );
     }
 }
 

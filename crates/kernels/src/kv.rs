@@ -41,6 +41,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exec::{Exec, SharedMut, check_strided};
 use crate::matmul::{Cell, quantize_group, rotate_vectors};
 use crate::parts::{part_count, part_range};
+use crate::stack::Stack;
 use cactus_base::checked;
 use cactus_quant::cq::{CQ_GROUP, groups};
 use cactus_simd::{Op, Simd};
@@ -328,26 +329,17 @@ impl Exec<'_> {
             let mut first_row = 0;
             for run in runs {
                 let count = layout.kv_heads * run.blocks().len();
-                for unit in units.start.min(count)..units.end.min(count) {
-                    let (head, block) = (unit % layout.kv_heads, run.past / BLOCK_TOKENS + unit / layout.kv_heads);
-                    let positions =
-                        (block * BLOCK_TOKENS).max(run.past)..((block + 1) * BLOCK_TOKENS).min(run.past + run.rows);
-                    let page = run.pages[block];
-                    // SAFETY: units differ in head or in block, and no page is that of two blocks (`check_apart`).
-                    let out = unsafe { memory.piece(layout.head_range(head, page)) };
-                    // SAFETY: as above, and references lie behind the heads.
-                    let reference = unsafe { memory.piece(layout.reference_range(head, page)) };
-                    let row = first_row + positions.start - run.past;
-                    let source = |x: &'_ [f32], stride: usize| row * stride + head * layout.head_dim..x.len();
-                    kernels.run(Append {
+                let of_run = units.start.min(count)..units.end.min(count);
+                if run.rows > 0 && !of_run.is_empty() {
+                    kernels.run(AppendUnits {
                         layout,
-                        positions,
-                        k: &k[source(k, k_stride)],
+                        memory: &memory,
+                        run,
+                        units: of_run,
+                        k: &k[first_row * k_stride..],
                         k_stride,
-                        v: &v[source(v, v_stride)],
+                        v: &v[first_row * v_stride..],
                         v_stride,
-                        out,
-                        reference: bytemuck::cast_slice_mut(reference),
                     });
                 }
                 first_row += run.rows;
@@ -371,6 +363,64 @@ fn check_apart(runs: &[KvRun<'_>]) {
     }
 }
 
+/// Stores some heads of some blocks of a run.
+struct AppendUnits<'a> {
+    layout: &'a KvLayout,
+    memory: &'a SharedMut<'a, u8>,
+    run: &'a KvRun<'a>,
+    /// Heads of the first block, of the second, and so on. No others store them meanwhile.
+    units: Range<usize>,
+    /// From the first row of the run on.
+    k: &'a [f32],
+    k_stride: usize,
+    v: &'a [f32],
+    v_stride: usize,
+}
+
+impl Op for AppendUnits<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(mut self, s: S) {
+        // What a single position goes to lies on lines far from each other, which are on their way together like this.
+        if self.run.rows == 1 {
+            for unit in self.units.clone() {
+                self.unit(unit).fetch(s);
+            }
+        }
+        for unit in self.units.clone() {
+            self.unit(unit).store(s);
+        }
+    }
+}
+
+impl AppendUnits<'_> {
+    /// A unit, of which there is one at a time.
+    #[inline(always)]
+    fn unit(&mut self, unit: usize) -> Append<'_> {
+        let (layout, run) = (self.layout, self.run);
+        let (head, block) = (unit % layout.kv_heads, run.past / BLOCK_TOKENS + unit / layout.kv_heads);
+        let positions = (block * BLOCK_TOKENS).max(run.past)..((block + 1) * BLOCK_TOKENS).min(run.past + run.rows);
+        let page = run.pages[block];
+        // SAFETY: units differ in head or in block, no page is that of two blocks (`check_apart`), a unit is with one thread, and the
+        // result borrows all units of it.
+        let out = unsafe { self.memory.piece(layout.head_range(head, page)) };
+        // SAFETY: as above, and references lie behind the heads.
+        let reference = unsafe { self.memory.piece(layout.reference_range(head, page)) };
+        let row = positions.start - run.past;
+        Append {
+            layout,
+            k: &self.k[row * self.k_stride + head * layout.head_dim..],
+            k_stride: self.k_stride,
+            v: &self.v[row * self.v_stride + head * layout.head_dim..],
+            v_stride: self.v_stride,
+            positions,
+            out,
+            reference: bytemuck::cast_slice_mut(reference),
+        }
+    }
+}
+
 /// Quantizes some positions of one head into one block.
 struct Append<'a> {
     layout: &'a KvLayout,
@@ -383,19 +433,45 @@ struct Append<'a> {
     reference: &'a mut [f32],
 }
 
-impl Op for Append<'_> {
-    type Output = ();
-
+impl Append<'_> {
     #[inline(always)]
-    fn eval<S: Simd>(self, s: S) {
+    fn store<S: Simd>(self, s: S) {
         match self.layout.dtype {
             KvDType::I8G32 => self.int8(s),
             KvDType::F16 => self.half(s),
         }
     }
-}
 
-impl Append<'_> {
+    /// Asks for the lines that the first position is stored on.
+    #[inline(always)]
+    fn fetch<S: Simd>(&self, s: S) {
+        let (dim, slot) = (self.layout.dim(), self.positions.start % BLOCK_TOKENS);
+        let (keys, values) = self.out.split_at(self.out.len() / 2);
+        let lines = |bytes: &[u8], range: Range<usize>| {
+            for line in bytes[range].chunks(64) {
+                s.prefetch_l2(line.as_ptr());
+            }
+        };
+        match self.layout.dtype {
+            KvDType::I8G32 => {
+                let groups = dim / GROUP;
+                let scales = groups * BLOCK_TOKENS * size_of::<f32>();
+                for g in 0..groups {
+                    let scale = (g * BLOCK_TOKENS + slot) * size_of::<f32>();
+                    lines(keys, scale..scale + 1);
+                    lines(values, scale..scale + 1);
+                }
+                lines(&keys[scales..], slot / 16 * dim * 16..(slot / 16 + 1) * dim * 16);
+                lines(&values[scales..], slot / 4 * dim * 4..(slot / 4 + 1) * dim * 4);
+                lines(bytemuck::cast_slice(self.reference), 0..dim * size_of::<f32>());
+            }
+            KvDType::F16 => {
+                lines(keys, slot / 16 * dim * 32..(slot / 16 + 1) * dim * 32);
+                lines(values, slot * dim * 2..(slot + 1) * dim * 2);
+            }
+        }
+    }
+
     #[inline(always)]
     fn int8<S: Simd>(self, s: S) {
         let (dim, head_dim) = (self.layout.dim(), self.layout.head_dim);
@@ -411,11 +487,12 @@ impl Append<'_> {
             if slot == 0 {
                 set_reference(s, key, self.reference);
             }
-            let mut difference = [0.0; MAX_HEAD_DIM];
+            let mut difference_memory = Stack::<f32, MAX_HEAD_DIM>::new();
+            let difference = difference_memory.zeroed(head_dim);
             for ((difference, key), reference) in difference.iter_mut().zip(key).zip(&*self.reference) {
                 *difference = key - reference;
             }
-            let rotated = Rotated::new(s, &difference[..head_dim], dim);
+            let rotated = Rotated::new(s, difference, dim);
             for g in 0..groups {
                 let span = g * GROUP..((g + 1) * GROUP).min(head_dim);
                 let mut key = rotated.quantized(s, g);
@@ -481,7 +558,7 @@ fn set_reference<S: Simd>(s: S, key: &[f32], reference: &mut [f32]) {
 
 /// A head of keys or queries as it is before it becomes integers.
 pub(crate) struct Rotated {
-    x: [f32; MAX_HEAD_DIM],
+    x: Stack<f32, MAX_HEAD_DIM>,
     dim: usize,
 }
 
@@ -489,15 +566,13 @@ impl Rotated {
     /// The head `x`, filled up with zeros to `dim` dimensions, a multiple of [`GROUP`], and rotated.
     #[inline(always)]
     pub(crate) fn new<S: Simd>(s: S, x: &[f32], dim: usize) -> Self {
-        let mut out = Self {
-            x: [0.0; MAX_HEAD_DIM],
-            dim,
-        };
+        let mut out = Self { x: Stack::new(), dim };
+        let rotated = out.x.zeroed(dim);
         for (start, d) in groups(dim) {
             let mut part = [0.0; CQ_GROUP];
             let known = &x[start.min(x.len())..x.len().min(start + d)];
             part[..known.len()].copy_from_slice(known);
-            let out = &mut out.x[start..start + d];
+            let out = &mut rotated[start..start + d];
             match d {
                 128 => store(s, rotate_vectors::<S, 8>(s, &part), out),
                 64 => store(s, rotate_vectors::<S, 4>(s, &part), out),
@@ -510,7 +585,9 @@ impl Rotated {
     /// The integers of group `g`.
     #[inline(always)]
     pub(crate) fn quantized<S: Simd>(&self, s: S, g: usize) -> Cell {
-        quantize_part(s, &self.x[g * GROUP..(g + 1) * GROUP])
+        // SAFETY: `new` initialized all dimensions.
+        let x = unsafe { self.x.initialized(self.dim) };
+        quantize_part(s, &x[g * GROUP..(g + 1) * GROUP])
     }
 
     /// `1/d` of the run that holds group `g`: what the product of two rotated vectors is to be multiplied with.

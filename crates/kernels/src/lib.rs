@@ -50,6 +50,7 @@ mod rope;
 mod scan;
 mod short_conv;
 mod softmax;
+mod stack;
 mod statistics;
 
 pub use attention::Attention;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use cactus_base::AlignedBuf;
+use cactus_base::{AlignedBuf, Pool};
 use cactus_kernels::{Attention, BLOCK_TOKENS, Exec, KvDType, KvLayout, KvRun};
 use cactus_quant::cq::{groups, rotation};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
@@ -431,6 +431,16 @@ fn cases() -> Vec<Case> {
             tokens: 330,
             ..base.clone()
         },
+        // Of which two threads take two, two and one together.
+        Case {
+            kv_heads: 5,
+            group: 2,
+            tokens: 70,
+            sinks: true,
+            slopes: true,
+            bias: 100.0,
+            ..base.clone()
+        },
         Case {
             group: 40,
             kv_heads: 1,
@@ -517,6 +527,10 @@ fn attention_any_chunking_gives_the_same_bits() {
                     &whole,
                 );
             }
+            let pool = Pool::new(2);
+            let step = pool.step(2);
+            let found = case.run_fresh(&Exec { kernels, step: &step }, &inputs, &[1]);
+            assert_same_bits(&format!("{case:?} {} two threads", kernels.tier()), &found, &whole);
         }
     }
 }

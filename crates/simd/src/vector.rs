@@ -166,6 +166,9 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     /// Asks for the cache line of an address to be brought near, without waiting. Any address will do: nothing is read.
     #[inline(always)]
     fn prefetch(self, _address: *const u8) {}
+    /// As [`Simd::prefetch`], to the second-level cache, which can have more lines under way than the first.
+    #[inline(always)]
+    fn prefetch_l2(self, _address: *const u8) {}
 
     /// Loads 16 quads of signed bytes for [`Simd::dot`].
     fn load_quads(self, x: &[i8; 64]) -> Self::Quads;

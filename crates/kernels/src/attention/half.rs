@@ -3,8 +3,9 @@
 //! Scores: `score = fma(k[d], q[d] * factor, score)` from zero, `d` in order. Output: per block a chain
 //! `o = fma(p[t], v[t], o)` from zero over the visible positions in order. All in `f32`, to which halves convert exactly.
 
-use super::{Cache, MAX_QUERIES, Merged, Stack, Tile};
+use super::{Cache, Lines, MAX_QUERIES, Merged, Tile};
 use crate::kv::{BLOCK_TOKENS, HalfBlock, MAX_HEAD_DIM};
+use crate::stack::Stack;
 use cactus_simd::Simd;
 use std::ops::Range;
 
@@ -84,6 +85,12 @@ impl Cache for Half {
     }
 
     #[inline(always)]
+    fn lines(bytes: &[u8], dim: usize, end: usize) -> [&[u8]; 2] {
+        let (keys, values) = bytes.split_at(bytes.len() / 2);
+        [&keys[..end.next_multiple_of(16) * dim * 2], &values[..end * dim * 2]]
+    }
+
+    #[inline(always)]
     fn begin_block(_weights: &mut Weights) {}
 
     #[inline(always)]
@@ -94,15 +101,22 @@ impl Cache for Half {
         count: usize,
         first: usize,
         dim: usize,
+        vectors: usize,
         out: &mut [[f32; BLOCK_TOKENS]],
         largest: &mut [[f32; 16]],
+        ahead: &mut Lines<'_>,
     ) {
+        ahead.fetch_for(s, dim);
         // SAFETY: `load_queries` initialized the elements of `count` queries.
         let queries = unsafe { queries.0.initialized(count * dim) };
-        with_tile!(
-            out.len(),
-            scores_of::<S, R, C>(s, block, queries, count, first, dim, out)
-        );
+        let of = Scores {
+            block,
+            queries,
+            count,
+            dim,
+            vectors,
+        };
+        with_tile!(out.len(), scores_of::<S, R, C>(s, &of, first, out));
         for (scores, largest) in out.iter().zip(largest) {
             let (scores, _) = scores.as_chunks::<16>();
             let first = s.max(s.load(&scores[0]), s.load(&scores[1]));
@@ -137,8 +151,10 @@ impl Cache for Half {
         weights: &mut Weights,
         dim: usize,
         outputs: &mut [f32],
+        ahead: &mut Lines<'_>,
     ) {
         let rows = outputs.len() / dim;
+        ahead.fetch_for(s, dim);
         // Queries that see different positions go apart: what one may not see must not even meet its zeros.
         let mut first = 0;
         for alike in weights.visible[..rows].chunk_by(|a, b| a == b) {
@@ -152,19 +168,34 @@ impl Cache for Half {
     }
 }
 
-/// Scores of `R` queries with `C` vectors of keys at a time.
+/// What the scores of a register tile are made of.
+struct Scores<'a> {
+    block: HalfBlock<'a>,
+    /// `[dim][count]`
+    queries: &'a [f32],
+    count: usize,
+    dim: usize,
+    /// Vectors of 16 keys.
+    vectors: usize,
+}
+
+/// Scores of `R` queries from `first` on with `C` vectors of keys at a time.
 #[inline(always)]
 fn scores_of<S: Simd, const R: usize, const C: usize>(
     s: S,
-    block: HalfBlock<'_>,
-    queries: &[f32],
-    count: usize,
+    of: &Scores<'_>,
     first: usize,
-    dim: usize,
     out: &mut [[f32; BLOCK_TOKENS]],
 ) {
+    let &Scores {
+        block,
+        queries,
+        count,
+        dim,
+        vectors,
+    } = of;
     let Some(out) = out.first_chunk_mut::<R>() else { return };
-    for j in (0..4).step_by(C) {
+    for j in (0..vectors).step_by(C) {
         let keys: [&[[u16; 16]]; C] = std::array::from_fn(|c| &block.keys[(j + c) * dim..][..dim]);
         let mut scores = [[s.zero(); C]; R];
         for (d, queries) in (0..dim).zip(queries.chunks_exact(count)) {

@@ -10,10 +10,11 @@
 //! before, `n` is 127, and one plane holds them. So no weight is off by more than 3.1e-5 of the largest of its block, or by more than
 //! 6.2e-5 of the sum of all.
 
-use super::{Cache, MAX_QUERIES, MAX_ROWS, Merged, Stack, Tile, lanes_of, with_few_rows, with_rows};
+use super::{Cache, Lines, MAX_QUERIES, MAX_ROWS, Merged, Tile, lanes_of, with_few_rows, with_rows};
 use crate::kv::{BLOCK_TOKENS, GROUP, Int8Block, MAX_HEAD_DIM, Rotated};
 use crate::math::ROUNDING_SHIFT;
 use crate::matmul::Cell;
+use crate::stack::Stack;
 use bytemuck::Zeroable;
 use cactus_simd::Simd;
 use std::ops::Range;
@@ -49,8 +50,9 @@ pub(super) struct Weights {
     /// Of the block as a whole, for queries that see all of it, by group: for two planes, and for one.
     full: [Stack<ValueWeights, MAX_GROUPS>; 2],
     full_is_ready: [bool; 2],
-    /// Of the part that one query sees.
+    /// Of the part that a query sees, and which that is: its slots, and whether weights are small.
     part: Stack<ValueWeights, MAX_GROUPS>,
+    part_is_of: Option<(Range<usize>, usize)>,
     planes: Stack<[Planes; MAX_ROWS], MAX_GROUPS>,
     /// Quads of positions that any row of the register tile sees.
     quads: Range<usize>,
@@ -77,6 +79,7 @@ impl Cache for Int8 {
             full: [Stack::new(), Stack::new()],
             full_is_ready: [false; 2],
             part: Stack::new(),
+            part_is_of: None,
             planes: Stack::new(),
             quads: 0..0,
         }
@@ -116,8 +119,19 @@ impl Cache for Int8 {
     }
 
     #[inline(always)]
+    fn lines(bytes: &[u8], dim: usize, end: usize) -> [&[u8]; 2] {
+        let (keys, values) = bytes.split_at(bytes.len() / 2);
+        let scales = dim / GROUP * BLOCK_TOKENS * size_of::<f32>();
+        [
+            &keys[..scales + end.next_multiple_of(16) * dim],
+            &values[..scales + end.next_multiple_of(4) * dim],
+        ]
+    }
+
+    #[inline(always)]
     fn begin_block(weights: &mut Weights) {
         weights.full_is_ready = [false; 2];
+        weights.part_is_of = None;
     }
 
     #[inline(always)]
@@ -128,15 +142,21 @@ impl Cache for Int8 {
         count: usize,
         first: usize,
         dim: usize,
+        vectors: usize,
         out: &mut [[f32; BLOCK_TOKENS]],
         largest: &mut [[f32; 16]],
+        ahead: &mut Lines<'_>,
     ) {
         // SAFETY: `load_queries` initialized the cells of `count` queries.
         let cells = unsafe { queries.0.initialized(count * (dim / GROUP)) };
-        with_rows!(
-            out.len(),
-            scores_of::<S, R>(s, block, cells, count, first, dim, out, largest)
-        );
+        let of = Scores {
+            block,
+            cells,
+            count,
+            dim,
+            vectors,
+        };
+        with_rows!(out.len(), scores_of::<S, R>(s, &of, first, out, largest, ahead));
     }
 
     #[inline(always)]
@@ -172,7 +192,11 @@ impl Cache for Int8 {
             }
             full
         } else {
-            value_weights(s, block, visible, TOP_WEIGHTS[small], part);
+            // Heads of one row see the same.
+            if weights.part_is_of != Some((visible.clone(), small)) {
+                value_weights(s, block, visible, TOP_WEIGHTS[small], part);
+                weights.part_is_of = Some((visible.clone(), small));
+            }
             part
         };
         for (values, planes) in values.iter().zip(planes) {
@@ -203,66 +227,86 @@ impl Cache for Int8 {
         weights: &mut Weights,
         dim: usize,
         outputs: &mut [f32],
+        ahead: &mut Lines<'_>,
     ) {
         let rows = outputs.len() / dim;
+        let of = Values {
+            block,
+            merged,
+            weights,
+            dim,
+        };
         if (0..rows).all(|row| merged.is_small(row)) {
-            with_rows!(rows, accumulate_small::<S, R>(s, block, merged, weights, dim, outputs));
+            with_rows!(rows, accumulate_small::<S, R>(s, &of, outputs, ahead));
             return;
         }
         let step = S::TILE_ROWS / 2;
         for (i, outputs) in outputs.chunks_mut(step * dim).enumerate() {
             with_few_rows!(
                 outputs.len() / dim,
-                accumulate_rows::<S, R>(s, block, merged, weights, i * step, dim, outputs)
+                accumulate_rows::<S, R>(s, &of, i * step, outputs, ahead)
             );
         }
     }
 }
 
-/// Scores of `R` queries.
+/// What the scores of a register tile are made of.
+struct Scores<'a> {
+    block: Int8Block<'a>,
+    /// `[groups][count]`
+    cells: &'a [Cell],
+    count: usize,
+    dim: usize,
+    /// Vectors of 16 keys.
+    vectors: usize,
+}
+
+/// Scores of `R` queries from `first` on.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 fn scores_of<S: Simd, const R: usize>(
     s: S,
-    block: Int8Block<'_>,
-    cells: &[Cell],
-    count: usize,
+    of: &Scores<'_>,
     first: usize,
-    dim: usize,
     out: &mut [[f32; BLOCK_TOKENS]],
     largest: &mut [[f32; 16]],
+    ahead: &mut Lines<'_>,
 ) {
     // Products of a group are chains; eight of them do not keep the multipliers of AVX-512 busy.
     if S::TILE_ROWS >= 8 {
-        score_vectors::<S, R, 2>(s, block, cells, count, first, dim, out, largest);
+        score_vectors::<S, R, 2>(s, of, first, out, largest, ahead);
     } else {
-        score_vectors::<S, R, 1>(s, block, cells, count, first, dim, out, largest);
+        score_vectors::<S, R, 1>(s, of, first, out, largest, ahead);
     }
 }
 
 /// As [`scores_of`], `C` vectors of 16 keys at a time.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 fn score_vectors<S: Simd, const R: usize, const C: usize>(
     s: S,
-    block: Int8Block<'_>,
-    cells: &[Cell],
-    count: usize,
+    of: &Scores<'_>,
     first: usize,
-    dim: usize,
     out: &mut [[f32; BLOCK_TOKENS]],
     largest: &mut [[f32; 16]],
+    ahead: &mut Lines<'_>,
 ) {
+    let &Scores {
+        block,
+        cells,
+        count,
+        dim,
+        vectors,
+    } = of;
     let (Some(out), Some(largest)) = (out.first_chunk_mut::<R>(), largest.first_chunk_mut::<R>()) else {
         return;
     };
     let quads = dim / 4;
     let mut maxima = [s.splat(f32::NEG_INFINITY); R];
-    for j in (0..4).step_by(C) {
+    for j in (0..vectors).step_by(C) {
         for g in 0..dim / GROUP {
             let Some(cells) = cells[g * count + first..].first_chunk::<R>() else {
                 return;
             };
+            ahead.fetch(s);
             let mut dots = [[s.splat_i(0); C]; R];
             for r in 0..R {
                 dots[r] = [s.splat_i(cells[r].sum); C];
@@ -326,39 +370,38 @@ fn value_weights<S: Simd>(s: S, block: Int8Block<'_>, visible: &Range<usize>, n:
     }
 }
 
+/// What is added to the outputs of a register tile.
+struct Values<'a> {
+    block: Int8Block<'a>,
+    merged: &'a Merged,
+    weights: &'a Weights,
+    dim: usize,
+}
+
 /// Adds weights times values for rows `first..first + R` of the register tile.
 #[inline(always)]
 fn accumulate_rows<S: Simd, const R: usize>(
     s: S,
-    block: Int8Block<'_>,
-    merged: &Merged,
-    weights: &Weights,
+    of: &Values<'_>,
     first: usize,
-    dim: usize,
     outputs: &mut [f32],
+    ahead: &mut Lines<'_>,
 ) {
     // Integer sums are rows by two planes by vectors: all of them fit the registers.
     if S::TILE_ROWS >= 8 {
-        accumulate_vectors::<S, R, 2, 2>(s, block, merged, weights, first, dim, outputs);
+        accumulate_vectors::<S, R, 2, 2>(s, of, first, outputs, ahead);
     } else {
-        accumulate_vectors::<S, R, 1, 2>(s, block, merged, weights, first, dim, outputs);
+        accumulate_vectors::<S, R, 1, 2>(s, of, first, outputs, ahead);
     }
 }
 
 /// As [`accumulate_rows`] for all rows of a register tile whose weights are small.
 #[inline(always)]
-fn accumulate_small<S: Simd, const R: usize>(
-    s: S,
-    block: Int8Block<'_>,
-    merged: &Merged,
-    weights: &Weights,
-    dim: usize,
-    outputs: &mut [f32],
-) {
+fn accumulate_small<S: Simd, const R: usize>(s: S, of: &Values<'_>, outputs: &mut [f32], ahead: &mut Lines<'_>) {
     if S::TILE_ROWS >= 8 {
-        accumulate_vectors::<S, R, 2, 1>(s, block, merged, weights, 0, dim, outputs);
+        accumulate_vectors::<S, R, 2, 1>(s, of, 0, outputs, ahead);
     } else {
-        accumulate_vectors::<S, R, 1, 1>(s, block, merged, weights, 0, dim, outputs);
+        accumulate_vectors::<S, R, 1, 1>(s, of, 0, outputs, ahead);
     }
 }
 
@@ -366,13 +409,17 @@ fn accumulate_small<S: Simd, const R: usize>(
 #[inline(always)]
 fn accumulate_vectors<S: Simd, const R: usize, const C: usize, const P: usize>(
     s: S,
-    block: Int8Block<'_>,
-    merged: &Merged,
-    weights: &Weights,
+    of: &Values<'_>,
     first: usize,
-    dim: usize,
     outputs: &mut [f32],
+    ahead: &mut Lines<'_>,
 ) {
+    let &Values {
+        block,
+        merged,
+        weights,
+        dim,
+    } = of;
     let Some(old) = merged.old[first..].first_chunk::<R>() else {
         return;
     };
@@ -384,6 +431,7 @@ fn accumulate_vectors<S: Simd, const R: usize, const C: usize, const P: usize>(
         let Some(planes) = planes[at * 16 / GROUP][first..].first_chunk::<R>() else {
             return;
         };
+        ahead.fetch(s);
         // Of the low plane, then of the high one.
         let mut sums = [[[s.splat_i(0); C]; R]; P];
         for (line, quad) in visible.chunks_exact(lines).zip(weights.quads.clone()) {

@@ -26,8 +26,16 @@
 //!
 //! A tile is a run of query rows times the query heads of one KV head, so one read of keys and values serves all of its
 //! queries. Where that leaves threads idle, as one query of a model with one KV head does, the heads are cut among tiles,
-//! each of which reads the keys and values for itself.
+//! each of which reads the keys and values for itself. Few queries take several KV heads, block by block: what these have of a block is
+//! one stretch of memory.
+//!
+//! # Memory
+//!
+//! Few queries wait for keys and values: a block of one KV head is some ten kilobytes, too short a stretch for what a CPU fetches by itself. So its
+//! lines are asked for while the block before is computed, some at a time, and into the second cache: those that are under way to the
+//! first have few places, and what is computed meanwhile needs them, too.
 
+mod ahead;
 mod half;
 mod int8;
 mod plan;
@@ -36,16 +44,20 @@ use crate::exec::{Exec, SharedMut, check_strided};
 use crate::kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
 use crate::math::{exp2_weight, tanh};
 use crate::parts::part_range;
-use bytemuck::Zeroable;
+use crate::stack::Stack;
+use ahead::Lines;
 use cactus_simd::{Op, Simd};
 use plan::Plan;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Most queries of a tile.
 const MAX_QUERIES: usize = 32;
 /// Most queries of a tile that waits for memory.
 const FEW: usize = 16;
+/// Products of a query and a key's 32 dimensions from which threads share them: some 30 tokens with 9 heads of 64.
+const SHARED_FROM: usize = 500;
+/// Tiles for each thread with which all have enough to do where sequences are of different lengths.
+const TILES_ENOUGH: usize = 4;
 /// Most queries of a register tile.
 const MAX_ROWS: usize = 8;
 
@@ -185,10 +197,9 @@ impl Exec<'_> {
             let seen_per_row = most.min(run.past + run.rows.div_ceil(2));
             run.rows * q_heads * seen_per_row * layout.dim() / 32
         });
-        let threads = if cost.sum::<usize>() > 8_000 {
-            self.step.width()
-        } else {
-            1
+        let threads = match cost.sum::<usize>() > SHARED_FROM {
+            true => self.step.width(),
+            false => 1,
         };
         let attend = Attend {
             attention,
@@ -202,7 +213,15 @@ impl Exec<'_> {
         // One sequence is cut so that no thread is idle; several are enough work for all as they are.
         let plan = |run: &KvRun<'_>| match runs {
             [_] => Plan::new(layout.kv_heads(), group, run.rows, threads),
-            _ => Plan::few_reads(layout.kv_heads(), group, run.rows),
+            _ => {
+                let tiles_enough = TILES_ENOUGH * threads;
+                Plan::few_reads(
+                    layout.kv_heads(),
+                    group,
+                    run.rows,
+                    runs.len() * layout.kv_heads() / tiles_enough,
+                )
+            }
         };
         let tiles: usize = runs.iter().map(|run| plan(run).tiles()).sum();
         let parts = match runs {
@@ -220,13 +239,14 @@ impl Exec<'_> {
                 let plan = plan(&run);
                 let count = plan.tiles();
                 for index in tiles.start.min(count)..tiles.end.min(count) {
-                    let (kv_head, heads, rows) = plan.tile(index);
+                    let (kv_heads, heads, rows) = plan.tile(index);
                     kernels.run(Tile {
                         attend,
                         run,
                         first_row,
-                        kv_head,
-                        heads: kv_head * group + heads.start..kv_head * group + heads.end,
+                        group,
+                        kv_heads,
+                        heads,
                         rows,
                     });
                 }
@@ -268,13 +288,17 @@ struct Attend<'a> {
     out: &'a SharedMut<'a, f32>,
 }
 
-/// Queries that share keys and values: some rows of a run times some heads of one KV head, row after row.
+/// Queries that are computed together: of some KV heads, one after the other, some rows of a run times some of its query heads, row
+/// after row.
 struct Tile<'a> {
     attend: Attend<'a>,
     run: KvRun<'a>,
     /// Row of the call with which the run begins.
     first_row: usize,
-    kv_head: usize,
+    /// Query heads of a KV head.
+    group: usize,
+    kv_heads: Range<usize>,
+    /// Of those of each KV head.
     heads: Range<usize>,
     rows: Range<usize>,
 }
@@ -302,16 +326,29 @@ impl Op for Tile<'_> {
 
 impl Tile<'_> {
     fn queries(&self) -> usize {
+        self.kv_heads.len() * self.queries_of_head()
+    }
+
+    /// Queries of a KV head.
+    fn queries_of_head(&self) -> usize {
         self.rows.len() * self.heads.len()
+    }
+
+    /// Row within the run, and query head, of query `index`.
+    #[inline(always)]
+    fn place(&self, index: usize) -> (usize, usize) {
+        let (kv_head, index) = (index / self.queries_of_head(), index % self.queries_of_head());
+        let first_head = (self.kv_heads.start + kv_head) * self.group + self.heads.start;
+        (
+            self.rows.start + index / self.heads.len(),
+            first_head + index % self.heads.len(),
+        )
     }
 
     /// Elements of query `index`.
     #[inline(always)]
     fn query(&self, index: usize) -> &[f32] {
-        let (row, head) = (
-            self.rows.start + index / self.heads.len(),
-            self.heads.start + index % self.heads.len(),
-        );
+        let (row, head) = self.place(index);
         &self.q[(self.first_row + row) * self.q_stride + head * self.layout.head_dim()..][..self.layout.head_dim()]
     }
 
@@ -338,11 +375,11 @@ impl Tile<'_> {
         }
     }
 
-    /// Queries that see any position of the block beginning at `base`.
+    /// Queries of a KV head that see any position of the block beginning at `base`.
     #[inline(always)]
     fn active(&self, base: usize) -> Range<usize> {
         if !self.attention.causal {
-            return 0..self.queries();
+            return 0..self.queries_of_head();
         }
         let first_position = self.run.past + self.rows.start;
         let begin = match self.attention.until {
@@ -374,9 +411,10 @@ impl Tile<'_> {
         C::clear_weights(&mut weights, dim);
         let step = C::rows::<S>();
         let bends = self.attention.softcap.is_some() || self.attention.slopes.is_some();
-        // The positions that each query sees, asked once: it takes as long as a few vectors of scores.
+        // The positions that each query of a KV head sees, asked once: it takes as long as a few vectors of scores.
+        let of_head = self.queries_of_head();
         let mut sight_memory = Stack::<[usize; 2], MAX_QUERIES>::new();
-        let sight = sight_memory.zeroed(queries);
+        let sight = sight_memory.zeroed(of_head);
         for (row, sight) in self.rows.clone().zip(sight.chunks_exact_mut(self.heads.len())) {
             let seen = self.seen(row);
             sight.fill([seen.start, seen.end]);
@@ -384,27 +422,29 @@ impl Tile<'_> {
 
         let first_block = self.seen(self.rows.start).start / BLOCK_TOKENS;
         let last_block = (self.seen(self.rows.end - 1).end - 1) / BLOCK_TOKENS;
-        for block in first_block..=last_block {
+        let heads = self.kv_heads.len();
+        for (at, block) in (first_block..=last_block).flat_map(|block| (0..heads).map(move |at| (at, block))) {
             let base = block * BLOCK_TOKENS;
             let page = self.run.pages[block];
-            let bytes = &self.kv[self.layout.head_range(self.kv_head, page)];
+            let kv_head = self.kv_heads.start + at;
+            let bytes = &self.kv[self.layout.head_range(kv_head, page)];
             let cached = C::block(bytes, dim);
-            let reference = self.layout.reference(self.kv, self.kv_head, page);
+            let reference = self.layout.reference(self.kv, kv_head, page);
             let has_reference = holds_any(s, reference);
             C::begin_block(&mut weights);
-            // The block that is needed next, half of it now: what a core fetches ahead by itself leaves half of the
-            // bandwidth unused. Many queries take longer than that.
-            let next = if block < last_block && queries <= FEW {
-                &self.kv[self.layout.head_range(self.kv_head, self.run.pages[block + 1])]
-            } else {
-                &[]
+            // What is needed next is fetched while this is computed: a core that does it by itself leaves half of the bandwidth
+            // unused. Many queries take longer than that.
+            let mut ahead = match queries <= FEW {
+                true if at + 1 < heads => self.ahead::<C>(kv_head + 1, block),
+                true if block < last_block => self.ahead::<C>(self.kv_heads.start, block + 1),
+                _ => Lines::default(),
             };
-            let (mut next_now, mut next_later) = next.split_at(next.len() / 2);
+            let vectors = self.end_of_block(block).div_ceil(16);
             let active = self.active(base);
-            let mut first = active.start;
-            while first < active.end {
-                let rows = step.min(active.end - first);
-                prefetch(s, std::mem::take(&mut next_now));
+            let mut row = active.start;
+            while row < active.end {
+                let rows = step.min(active.end - row);
+                let first = at * of_head + row;
                 C::scores(
                     s,
                     cached,
@@ -412,11 +452,13 @@ impl Tile<'_> {
                     queries,
                     first,
                     dim,
+                    vectors,
                     &mut scores[..rows],
                     &mut lanes[..rows],
+                    &mut ahead,
                 );
                 let mut seen = [const { 0..0 }; MAX_ROWS];
-                for (i, [start, end]) in sight[first..first + rows].iter().enumerate() {
+                for (i, [start, end]) in sight[row..row + rows].iter().enumerate() {
                     let visible = start.saturating_sub(base)..(end - base).min(BLOCK_TOKENS);
                     if bends || has_reference || visible.len() < BLOCK_TOKENS {
                         let offset = match has_reference {
@@ -438,11 +480,11 @@ impl Tile<'_> {
                     let p = weights_of(s, scores, merged.maxima[i], visible);
                     s.store(s.add(s.add(p[0], p[1]), s.add(p[2], p[3])), &mut lanes[i]);
                     C::store_weights(s, cached, dim, i, visible, p, &merged, &mut weights);
+                    ahead.fetch(s);
                 }
                 let sums = &mut sums[first..first + rows];
                 let block_sums = with_rows!(rows, sums_of::<S, R>(s, &lanes));
                 s.store_partial(s.fma(block_sums, s.load(&merged.new), s.load_partial(sums)), sums);
-                prefetch(s, std::mem::take(&mut next_later));
                 C::accumulate(
                     s,
                     cached,
@@ -450,17 +492,15 @@ impl Tile<'_> {
                     &mut weights,
                     dim,
                     &mut outputs[first * dim..(first + rows) * dim],
+                    &mut ahead,
                 );
-                first += rows;
+                row += rows;
             }
         }
 
         let head_dim = self.layout.head_dim();
         for (index, ((output, sum), max)) in outputs.chunks_exact(dim).zip(sums).zip(maxima).enumerate() {
-            let (row, head) = (
-                self.rows.start + index / self.heads.len(),
-                self.heads.start + index % self.heads.len(),
-            );
+            let (row, head) = self.place(index);
             let start = ((self.first_row + row) * self.attention.q_heads + head) * head_dim;
             // SAFETY: tiles are disjoint sets of rows and heads.
             let out = unsafe { self.out.piece(start..start + head_dim) };
@@ -472,6 +512,20 @@ impl Tile<'_> {
                 s.store_partial(s.mul(s.load_partial(output), scale), out);
             }
         }
+    }
+
+    /// The lines of a KV head's block that the last of the queries sees.
+    #[inline(always)]
+    fn ahead<C: Cache>(&self, kv_head: usize, block: usize) -> Lines<'_> {
+        let bytes = &self.kv[self.layout.head_range(kv_head, self.run.pages[block])];
+        Lines(C::lines(bytes, self.layout.dim(), self.end_of_block(block)))
+    }
+
+    /// One more than the last slot of a block that any of the queries sees.
+    #[inline(always)]
+    fn end_of_block(&self, block: usize) -> usize {
+        let end = self.seen(self.rows.end - 1).end;
+        (end - block * BLOCK_TOKENS).min(BLOCK_TOKENS)
     }
 
     /// Adds `offset` to the scores of query `index` with the block beginning at `base`, caps them, makes those of distant
@@ -496,8 +550,9 @@ impl Tile<'_> {
                 v[j] = s.mul(s.mul(capped, s.splat(cap)), s.splat(std::f32::consts::LOG2_E));
             }
             if let Some(slopes) = slopes {
-                let position = self.run.past + self.rows.start + index / self.heads.len();
-                let slope = slopes[self.heads.start + index % self.heads.len()] * std::f32::consts::LOG2_E;
+                let (row, head) = self.place(index);
+                let position = self.run.past + row;
+                let slope = slopes[head] * std::f32::consts::LOG2_E;
                 // Whole numbers below 2^24, so exact.
                 let first = (base + 16 * j) as f32 - position as f32;
                 let distance = s.add(s.load(&LANES), s.splat(first));
@@ -544,13 +599,6 @@ fn holds_any<S: Simd>(s: S, x: &[f32]) -> bool {
         largest = s.max(largest, s.abs(s.load_partial(x)));
     }
     s.reduce_max(largest) != 0.0
-}
-
-#[inline(always)]
-fn prefetch<S: Simd>(s: S, bytes: &[u8]) {
-    for line in bytes.chunks(64) {
-        s.prefetch(line.as_ptr());
-    }
 }
 
 /// How the weights of a block join those of the blocks before, for each row of a register tile.
@@ -657,9 +705,11 @@ trait Cache {
     fn clear_weights(weights: &mut Self::Weights, dim: usize);
     fn load_queries<S: Simd>(s: S, tile: &Tile<'_>, queries: &mut Self::Queries);
     fn block(bytes: &[u8], dim: usize) -> Self::Block<'_>;
+    /// What the first `end` positions of a block take of its `bytes`: keys, values.
+    fn lines(bytes: &[u8], dim: usize, end: usize) -> [&[u8]; 2];
     fn begin_block(weights: &mut Self::Weights);
-    /// Scores of queries `first..first + out.len()` of `queries` with all 64 keys of the block, and of each lane of these the
-    /// largest.
+    /// Scores of queries `first..first + out.len()` of `queries` with the first `vectors` times 16 keys of the block, and of each
+    /// lane of these the largest; where `vectors` are not 4, the others are anything.
     #[allow(clippy::too_many_arguments)]
     fn scores<S: Simd>(
         s: S,
@@ -668,8 +718,10 @@ trait Cache {
         count: usize,
         first: usize,
         dim: usize,
+        vectors: usize,
         out: &mut [[f32; BLOCK_TOKENS]],
         largest: &mut [[f32; 16]],
+        ahead: &mut Lines<'_>,
     );
     /// Keeps the weights `p` of row `row` of the register tile, relative to the block's maximum, for [`Cache::accumulate`].
     #[allow(clippy::too_many_arguments)]
@@ -684,6 +736,7 @@ trait Cache {
         weights: &mut Self::Weights,
     );
     /// Adds weights times values to the outputs `[rows, dim]` of the register tile.
+    #[allow(clippy::too_many_arguments)]
     fn accumulate<S: Simd>(
         s: S,
         block: Self::Block<'_>,
@@ -691,6 +744,7 @@ trait Cache {
         weights: &mut Self::Weights,
         dim: usize,
         outputs: &mut [f32],
+        ahead: &mut Lines<'_>,
     );
 }
 
@@ -721,42 +775,3 @@ macro_rules! with_few_rows {
     };
 }
 use {with_few_rows, with_rows};
-
-/// Stack memory of which only the part that is used gets initialized.
-struct Stack<T, const N: usize>([MaybeUninit<T>; N]);
-
-impl<T: Zeroable + Copy, const N: usize> Stack<T, N> {
-    #[inline(always)]
-    fn new() -> Self {
-        Self([const { MaybeUninit::uninit() }; N])
-    }
-
-    /// The first `n` elements, all zero.
-    #[inline(always)]
-    fn zeroed(&mut self, n: usize) -> &mut [T] {
-        let part = &mut self.0[..n];
-        part.fill(MaybeUninit::zeroed());
-        // SAFETY: all `n` elements were just set to zero bytes, a valid value as `T` is `Zeroable`.
-        unsafe { std::slice::from_raw_parts_mut(part.as_mut_ptr().cast(), n) }
-    }
-
-    /// The first `n` elements, to be changed.
-    ///
-    /// # Safety
-    /// An earlier call of `zeroed` covered at least `n` elements.
-    #[inline(always)]
-    unsafe fn initialized_mut(&mut self, n: usize) -> &mut [T] {
-        // SAFETY: by this function's contract.
-        unsafe { std::slice::from_raw_parts_mut(self.0[..n].as_mut_ptr().cast(), n) }
-    }
-
-    /// The first `n` elements, which were passed to [`Stack::zeroed`] before.
-    ///
-    /// # Safety
-    /// An earlier call of `zeroed` covered at least `n` elements.
-    #[inline(always)]
-    unsafe fn initialized(&self, n: usize) -> &[T] {
-        // SAFETY: by this function's contract.
-        unsafe { std::slice::from_raw_parts(self.0[..n].as_ptr().cast(), n) }
-    }
-}

@@ -1,6 +1,6 @@
 //! How the queries of a run are cut into tiles.
 
-use super::MAX_QUERIES;
+use super::{FEW, MAX_QUERIES};
 use std::ops::Range;
 
 /// Reading keys and values, in units of what is computed with them for one query.
@@ -9,6 +9,8 @@ const READ_COST: usize = 4;
 /// How the queries of a run are cut into tiles.
 pub(super) struct Plan {
     kv_heads: usize,
+    /// KV heads of a tile.
+    joined: usize,
     /// Query heads of a KV head, of a tile, and tiles they make.
     group: usize,
     tile_heads: usize,
@@ -27,22 +29,34 @@ impl Plan {
         let most = group.min(MAX_QUERIES);
         // Of equals the one with the fewest reads.
         let tile_heads = (1..=most).rev().min_by_key(|&heads| cost(heads)).unwrap_or(most);
-        Self::of(kv_heads, group, rows, tile_heads)
+        // As many KV heads as leave the thread with most of them no more than it would have one by one.
+        let most_heads = kv_heads.div_ceil(threads);
+        let is_even = |joined: &usize| kv_heads.div_ceil(*joined).div_ceil(threads) * joined <= most_heads;
+        let joined = (1..=kv_heads.min(FEW)).rev().find(is_even).unwrap_or(1);
+        Self::of(kv_heads, group, rows, tile_heads, joined)
     }
 
-    /// As many heads in a tile as it can have: keys and values are read as few times as can be.
-    pub(super) fn few_reads(kv_heads: usize, group: usize, rows: usize) -> Self {
-        Self::of(kv_heads, group, rows, group.min(MAX_QUERIES))
+    /// As many query heads in a tile as it can have: keys and values are read as few times as can be. `joined` as for [`Plan::of`].
+    pub(super) fn few_reads(kv_heads: usize, group: usize, rows: usize, joined: usize) -> Self {
+        Self::of(kv_heads, group, rows, group.min(MAX_QUERIES), joined)
     }
 
-    fn of(kv_heads: usize, group: usize, rows: usize, tile_heads: usize) -> Self {
+    /// At most `joined` KV heads are in a tile, where few queries read them.
+    fn of(kv_heads: usize, group: usize, rows: usize, tile_heads: usize, joined: usize) -> Self {
+        let tile_rows = Self::rows_of(tile_heads, rows);
+        // Tiles of a part of a group, or of some of many rows, are of one KV head.
+        let fit = match tile_heads == group && tile_rows == rows {
+            true => FEW / (tile_heads * tile_rows),
+            false => 1,
+        };
         Self {
             kv_heads,
+            joined: joined.min(fit).clamp(1, kv_heads),
             group,
             tile_heads,
             splits: group.div_ceil(tile_heads),
             rows,
-            tile_rows: Self::rows_of(tile_heads, rows),
+            tile_rows,
         }
     }
 
@@ -52,19 +66,20 @@ impl Plan {
     }
 
     pub(super) fn tiles(&self) -> usize {
-        self.kv_heads * self.splits * self.rows.div_ceil(self.tile_rows)
+        self.kv_heads.div_ceil(self.joined) * self.splits * self.rows.div_ceil(self.tile_rows)
     }
 
-    /// KV head, query heads within its group, and rows of a tile; the longest tiles, those of late rows, come first.
-    pub(super) fn tile(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
-        let (row_tile, rest) = (
-            index / (self.kv_heads * self.splits),
-            index % (self.kv_heads * self.splits),
-        );
-        let (split, kv_head) = (rest / self.kv_heads, rest % self.kv_heads);
+    /// KV heads, query heads within the group of each, and rows of a tile; the longest tiles, those of late rows, come first.
+    pub(super) fn tile(&self, index: usize) -> (Range<usize>, Range<usize>, Range<usize>) {
+        let of_heads = self.kv_heads.div_ceil(self.joined);
+        let (row_tile, rest) = (index / (of_heads * self.splits), index % (of_heads * self.splits));
+        let (split, first_head) = (rest / of_heads, rest % of_heads * self.joined);
         let last = self.rows.div_ceil(self.tile_rows) - 1;
         let first_row = (last - row_tile) * self.tile_rows;
-        let heads = split * self.tile_heads..((split + 1) * self.tile_heads).min(self.group);
-        (kv_head, heads, first_row..(first_row + self.tile_rows).min(self.rows))
+        (
+            first_head..(first_head + self.joined).min(self.kv_heads),
+            split * self.tile_heads..((split + 1) * self.tile_heads).min(self.group),
+            first_row..(first_row + self.tile_rows).min(self.rows),
+        )
     }
 }

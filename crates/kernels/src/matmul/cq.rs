@@ -9,7 +9,7 @@
 use super::cq_gemm::MAX_BLOCKS;
 use super::rotated::{RotatedCell, RotatedRows};
 use super::tile::{Tile, begin, end, store, walk};
-use super::{GEMV_ROWS, TILE_ROWS, Target, fetch_ahead};
+use super::{AHEAD, GEMV_ROWS, TILE_ROWS, Target, fetch_ahead};
 use crate::exec::Exec;
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP, Codebook};
 use cactus_quant::{BLOCK_ROWS, PackedView, SCALE_LINE_BYTES};
@@ -247,7 +247,7 @@ fn multiply<S: Simd, const BITS: usize, const R: usize, const B: usize, const C:
     for c in 0..chunks {
         for b in 0..B {
             for vector in 0..BITS {
-                fetch_ahead::<S, B>(s, weights[b].1[c][vector].as_ptr());
+                fetch_ahead::<S, B>(s, weights[b].1[c][vector].as_ptr(), AHEAD);
             }
         }
         macro_rules! line {

@@ -7,7 +7,7 @@
 use super::cq::{Group, Groups, Product, begin_path};
 use super::rotated::RotatedCell;
 use super::tile::{begin, end};
-use super::{TILE_ROWS, fetch_ahead};
+use super::{AHEAD, TILE_ROWS, fetch_ahead};
 use cactus_quant::BLOCK_ROWS;
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP};
 use cactus_simd::Simd;
@@ -134,7 +134,7 @@ pub(super) fn look_up<S: Simd, K: Keep<S>, const BITS: usize>(
     for (c, chunk) in chunks.iter().enumerate() {
         if streams {
             for vector in chunk {
-                fetch_ahead::<S, 1>(s, vector.as_ptr());
+                fetch_ahead::<S, 1>(s, vector.as_ptr(), AHEAD);
             }
         }
         for j in 0..CHUNK_LINES {

@@ -203,7 +203,7 @@ impl<E: Element> FloatOp<'_, '_, E> {
         for (q, quad) in quads.iter().enumerate() {
             for c in 0..CHAINS {
                 let weights = E::load(s, &quad[c]);
-                super::fetch_ahead::<S, 1>(s, quad[c].as_ptr().cast());
+                super::fetch_ahead::<S, 1>(s, quad[c].as_ptr().cast(), super::AHEAD);
                 for r in 0..R {
                     // SAFETY: `q` counts whole quads of `k` lines, so the index is below `k`, the length of every row.
                     let x = unsafe { *x[r].get_unchecked(q * CHAINS + c) };

@@ -5,7 +5,7 @@
 
 use super::rows::{Cell, QuantizedRows};
 use super::tile::{Tile, begin, end, store, walk};
-use super::{GEMV_ROWS, TILE_ROWS, Target, fetch_ahead};
+use super::{GEMV_ROWS, TILE_ROWS, Target, ahead_of_bytes, fetch_ahead};
 use crate::exec::{Exec, Kernels};
 use bytemuck::{Pod, Zeroable};
 use cactus_quant::{GROUP_BYTES, PackedView, SCALE_LINE_BYTES};
@@ -118,6 +118,7 @@ fn run_tile(
         tile_rows,
         first_row: tile * TILE_ROWS,
         target,
+        ahead: ahead_of_bytes(),
     };
     #[cfg(target_arch = "aarch64")]
     let op = super::aarch64::run(kernels.isa(), op);
@@ -143,6 +144,8 @@ pub(super) struct TileOp<'a, 'b> {
     /// Row of the output that is the tile's first.
     pub(super) first_row: usize,
     pub(super) target: &'a Target<'b>,
+    /// How many bytes ahead weights are asked for, where blocks come one by one.
+    pub(super) ahead: usize,
 }
 
 impl Op for TileOp<'_, '_> {
@@ -174,7 +177,7 @@ impl Tile for TileOp<'_, '_> {
                 for (slot, block) in weights.iter_mut().zip(&blocks).skip(1) {
                     *slot = (&block.pairs[p].scales[odd], &block.pairs[p].values[odd]);
                 }
-                group::<S, R, B, C>(s, weights, cells, &mut sums);
+                group::<S, R, B, C>(s, weights, cells, self.ahead, &mut sums);
             }
         }
         if !blocks[0].last.is_empty()
@@ -184,7 +187,7 @@ impl Tile for TileOp<'_, '_> {
             for (slot, block) in weights.iter_mut().zip(&blocks).skip(1) {
                 *slot = (&block.last[0].scales[0], &block.last[0].values);
             }
-            group::<S, R, B, C>(s, weights, cells, &mut sums);
+            group::<S, R, B, C>(s, weights, cells, self.ahead, &mut sums);
         }
         // SAFETY: parts have disjoint runs of blocks.
         unsafe { store(s, self.target, self.first_row + row, block, sums) };
@@ -198,6 +201,7 @@ fn group<S: Simd, const R: usize, const B: usize, const C: usize>(
     s: S,
     weights: [(&[u16; 16], &Values); B],
     cells: &[Cell; R],
+    ahead: usize,
     sums: &mut [[S::F; B]; R],
 ) {
     let mut dots = begin::<S, _, R, B, C>(s, cells);
@@ -219,7 +223,7 @@ fn group<S: Simd, const R: usize, const B: usize, const C: usize>(
     }
     for j in 0..GROUP_BYTES / 64 {
         for b in 0..B {
-            fetch_ahead::<S, B>(s, weights[b].1[j].as_ptr().cast());
+            fetch_ahead::<S, B>(s, weights[b].1[j].as_ptr().cast(), ahead);
             let quads = s.load_quads(&weights[b].1[j]);
             for r in 0..R {
                 dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[j]);

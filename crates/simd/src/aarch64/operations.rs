@@ -378,6 +378,14 @@ impl<L: Level> Simd for Arm<L> {
     }
 
     #[inline(always)]
+    fn prefetch_l2(self, address: *const u8) {
+        // SAFETY: as above.
+        unsafe {
+            asm!("prfm pldl2keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
     fn load_quads(self, x: &[i8; 64]) -> Bytes {
         load_bytes(x)
     }

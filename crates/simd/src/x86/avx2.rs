@@ -406,6 +406,10 @@ impl<L: Level> Simd for Ymm<L> {
         intrinsics!(_mm_prefetch::<_MM_HINT_T0>(address.cast()));
     }
     #[inline(always)]
+    fn prefetch_l2(self, address: *const u8) {
+        intrinsics!(_mm_prefetch::<_MM_HINT_T1>(address.cast()));
+    }
+    #[inline(always)]
     fn load_quads(self, x: &[i8; 64]) -> L::Quads {
         let values = self.load_bytes(x);
         let offset = intrinsics!([_mm256_set1_epi8(L::OFFSET); 2]);

@@ -328,6 +328,10 @@ impl Simd for Avx512 {
         intrinsics!(_mm_prefetch::<_MM_HINT_T0>(address.cast()));
     }
     #[inline(always)]
+    fn prefetch_l2(self, address: *const u8) {
+        intrinsics!(_mm_prefetch::<_MM_HINT_T1>(address.cast()));
+    }
+    #[inline(always)]
     fn load_quads(self, x: &[i8; 64]) -> __m512i {
         intrinsics!(_mm512_xor_si512(
             _mm512_loadu_si512(x.as_ptr().cast()),

@@ -29,3 +29,16 @@ pub(crate) fn fetch(address: usize) {
     // SAFETY: every x86-64 CPU has the instruction, and it neither reads nor faults, whatever the address.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(address as *const i8) }
 }
+
+/// Whether the CPU is of AMD's family 19h and has AVX-512, which is Zen 4.
+pub(crate) fn prefers_hardware_prefetch() -> bool {
+    use std::arch::x86_64::__cpuid;
+    use std::sync::OnceLock;
+    static IS_ZEN4: OnceLock<bool> = OnceLock::new();
+    *IS_ZEN4.get_or_init(|| {
+        let (vendor, version) = (__cpuid(0), __cpuid(1).eax);
+        let is_amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
+        let family = (version >> 8 & 0xF) + (version >> 20 & 0xFF);
+        is_amd && family == 0x19 && is_x86_feature_detected!("avx512f")
+    })
+}
