@@ -30,7 +30,7 @@ pub struct TaskOptions {
     pub allow_code_execution: bool,
     /// Time for a program.
     pub time: Duration,
-    /// Keep how sure the model was, in [`Judged::gathered`].
+    /// Keep how sure the model was, in [`Judged::gathered`](super::Judged::gathered).
     pub signals: bool,
     /// Answers that are computed together, at least 1. They are the same for any number.
     pub streams: usize,
