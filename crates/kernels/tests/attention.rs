@@ -527,10 +527,13 @@ fn attention_any_chunking_gives_the_same_bits() {
                     &whole,
                 );
             }
-            let pool = Pool::new(2);
-            let step = pool.step(2);
-            let found = case.run_fresh(&Exec { kernels, step: &step }, &inputs, &[1]);
-            assert_same_bits(&format!("{case:?} {} two threads", kernels.tier()), &found, &whole);
+            // Heads that two threads share unevenly.
+            if case.kv_heads > 2 {
+                let pool = Pool::new(2);
+                let step = pool.step(2);
+                let found = case.run_fresh(&Exec { kernels, step: &step }, &inputs, &[1]);
+                assert_same_bits(&format!("{case:?} {} two threads", kernels.tier()), &found, &whole);
+            }
         }
     }
 }
