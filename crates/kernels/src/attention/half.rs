@@ -3,7 +3,7 @@
 //! Scores: `score = fma(k[d], q[d] * factor, score)` from zero, `d` in order. Output: per block a chain
 //! `o = fma(p[t], v[t], o)` from zero over the visible positions in order. All in `f32`, to which halves convert exactly.
 
-use super::{Cache, Lines, MAX_QUERIES, Merged, Tile};
+use super::{Cache, Lines, MAX_QUERIES, Merged, Scores, Tile};
 use crate::kv::{BLOCK_TOKENS, HalfBlock, MAX_HEAD_DIM};
 use crate::stack::Stack;
 use cactus_simd::Simd;
@@ -168,22 +168,11 @@ impl Cache for Half {
     }
 }
 
-/// What the scores of a register tile are made of.
-struct Scores<'a> {
-    block: HalfBlock<'a>,
-    /// `[dim][count]`
-    queries: &'a [f32],
-    count: usize,
-    dim: usize,
-    /// Vectors of 16 keys.
-    vectors: usize,
-}
-
 /// Scores of `R` queries from `first` on with `C` vectors of keys at a time.
 #[inline(always)]
 fn scores_of<S: Simd, const R: usize, const C: usize>(
     s: S,
-    of: &Scores<'_>,
+    of: &Scores<'_, HalfBlock<'_>, f32>,
     first: usize,
     out: &mut [[f32; BLOCK_TOKENS]],
 ) {

@@ -10,7 +10,7 @@
 //! before, `n` is 127, and one plane holds them. So no weight is off by more than 3.1e-5 of the largest of its block, or by more than
 //! 6.2e-5 of the sum of all.
 
-use super::{Cache, Lines, MAX_QUERIES, MAX_ROWS, Merged, Tile, lanes_of, with_few_rows, with_rows};
+use super::{Cache, Lines, MAX_QUERIES, MAX_ROWS, Merged, Scores, Tile, lanes_of, with_few_rows, with_rows};
 use crate::kv::{BLOCK_TOKENS, GROUP, Int8Block, MAX_HEAD_DIM, Rotated};
 use crate::math::ROUNDING_SHIFT;
 use crate::matmul::Cell;
@@ -151,7 +151,7 @@ impl Cache for Int8 {
         let cells = unsafe { queries.0.initialized(count * (dim / GROUP)) };
         let of = Scores {
             block,
-            cells,
+            queries: cells,
             count,
             dim,
             vectors,
@@ -250,22 +250,11 @@ impl Cache for Int8 {
     }
 }
 
-/// What the scores of a register tile are made of.
-struct Scores<'a> {
-    block: Int8Block<'a>,
-    /// `[groups][count]`
-    cells: &'a [Cell],
-    count: usize,
-    dim: usize,
-    /// Vectors of 16 keys.
-    vectors: usize,
-}
-
 /// Scores of `R` queries from `first` on.
 #[inline(always)]
 fn scores_of<S: Simd, const R: usize>(
     s: S,
-    of: &Scores<'_>,
+    of: &Scores<'_, Int8Block<'_>, Cell>,
     first: usize,
     out: &mut [[f32; BLOCK_TOKENS]],
     largest: &mut [[f32; 16]],
@@ -283,7 +272,7 @@ fn scores_of<S: Simd, const R: usize>(
 #[inline(always)]
 fn score_vectors<S: Simd, const R: usize, const C: usize>(
     s: S,
-    of: &Scores<'_>,
+    of: &Scores<'_, Int8Block<'_>, Cell>,
     first: usize,
     out: &mut [[f32; BLOCK_TOKENS]],
     largest: &mut [[f32; 16]],
@@ -291,7 +280,7 @@ fn score_vectors<S: Simd, const R: usize, const C: usize>(
 ) {
     let &Scores {
         block,
-        cells,
+        queries: cells,
         count,
         dim,
         vectors,

@@ -690,6 +690,17 @@ fn lanes_of<S: Simd>(s: S, visible: &Range<usize>, j: usize) -> S::M {
     )
 }
 
+/// What the scores of a register tile are made of.
+struct Scores<'a, B, Q> {
+    block: B,
+    /// Cells `[groups][count]`, or floats `[dim][count]`.
+    queries: &'a [Q],
+    count: usize,
+    dim: usize,
+    /// Vectors of 16 keys.
+    vectors: usize,
+}
+
 /// How keys and values are stored, and the two products with them.
 trait Cache {
     type Block<'b>: Copy;
