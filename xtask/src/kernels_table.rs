@@ -520,8 +520,8 @@ one). They compare versions of a kernel; they do not predict speed. Decoding is 
 The instructions alone could do 32 (`sdot`) or 64 (`smmla`) multiply-adds a cycle on cores with two vector units, twice
 that with four. Groups of 32 with a scale, rounded in one defined order, cost two fused multiply-adds for 128 bytes of
 products on the same units, which bounds an `sdot` kernel to 80 % of that and an `smmla` kernel to 67 %, and preparing
-operands costs the rest. The aim of 90 % of what the instructions alone could do is therefore not met: with 16 rows the loop
-does about three fifths of it with `sdot` on Neoverse N1, and two fifths with `smmla` on Cortex-A720.
+operands costs the rest. The aim of 90 % of what the instructions alone could do is therefore not met: with 64 rows the loop
+does about three fifths of it, with `sdot` on Neoverse N1 as with `smmla` on Cortex-A720.
 
 `sme2` is missing: llvm-mca 22 models no instruction of streaming mode for any core.
 

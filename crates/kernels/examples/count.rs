@@ -56,10 +56,11 @@ enum Work {
 }
 
 // Codebooks of 5 and 6 bits take long to compute, and more so under emulation.
-const CASES: [(&str, Work); 25] = [
+const CASES: [(&str, Work); 26] = [
     ("linear_i8_rows_1", Work::Linear(Packing::Int8G32, 1)),
     ("linear_i8_rows_4", Work::Linear(Packing::Int8G32, 4)),
     ("linear_i8_rows_16", Work::Linear(Packing::Int8G32, 16)),
+    ("linear_i8_rows_64", Work::Linear(Packing::Int8G32, 64)),
     ("linear_cq1_rows_1", Work::Linear(Packing::Cq1G128, 1)),
     ("linear_tcq2_rows_1", Work::Linear(Packing::Tcq2G128, 1)),
     ("linear_tcq3_rows_1", Work::Linear(Packing::Tcq3G128, 1)),

@@ -46,6 +46,16 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
+    /// The scales and values of group `index`, where there is one.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub(super) fn group(&self, index: usize) -> Option<(&'a [u16; 16], &'a Values)> {
+        match self.pairs.get(index / 2) {
+            Some(pair) => Some((&pair.scales[index % 2], &pair.values[index % 2])),
+            None => self.last.first().map(|last| (&last.scales[0], &last.values)),
+        }
+    }
+
     #[inline(always)]
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         let pairs_bytes = bytes.len() - bytes.len() % size_of::<Pair>();
@@ -82,7 +92,7 @@ fn run_tiles(
     target: &Target<'_>,
 ) {
     #[cfg(target_arch = "aarch64")]
-    if super::aarch64::outer_int8(kernels.isa(), w, blocks.clone(), x, target) {
+    if super::aarch64::many_int8(kernels.isa(), w, blocks.clone(), x, target) {
         // SAFETY: parts have disjoint runs of blocks.
         unsafe { target.activate(0..x.rows(), blocks) };
         return;

@@ -1,10 +1,11 @@
-//! Tiles of pairs of rows by 4 outputs: one instruction multiplies two rows by two outputs, 8 inputs each.
+//! Pairs of rows by 4 outputs, for up to 8 rows: one instruction multiplies two rows by two outputs, 8 inputs each. More rows are the
+//! matter of `mmla_many`.
 //!
 //! The registers of two neighboring lines, each 4 outputs by 4 inputs, become two operands of 2 outputs by 8 inputs by one
 //! `zip` each. Sums stay in the arrangement `[row 0: output 0, 1][row 1: output 0, 1]` until the end of a tile.
 //!
 //! A register tile has 4 outputs, so that its sums stay in registers over all groups. Rows are paired once for a run of
-//! groups and a few blocks, in a buffer on the stack.
+//! groups, in a buffer on the stack.
 
 use super::super::int8::{Block, TileOp, Values};
 use super::super::rows::Cell;
@@ -14,8 +15,6 @@ use cactus_simd::{NeonI8mm, OpFor, Simd};
 use std::arch::aarch64::*;
 use std::mem::MaybeUninit;
 
-/// Most blocks of a tile.
-const MAX_BLOCKS: usize = 4;
 /// Groups that are paired at a time, an even number.
 const RUN: usize = 32;
 
@@ -24,11 +23,11 @@ type Sums<const P: usize> = [[float32x4_t; 2]; P];
 
 /// One group of `P` pairs of rows.
 #[derive(Clone, Copy)]
-struct Rows<const P: usize> {
+pub(super) struct Rows<const P: usize> {
     /// `[row 0: 8 inputs][row 1: 8 inputs]` four times.
-    inputs: [[int8x16_t; P]; 4],
+    pub(super) inputs: [[int8x16_t; P]; 4],
     /// `[row 0][row 0][row 1][row 1]`
-    scales: [float32x4_t; P],
+    pub(super) scales: [float32x4_t; P],
 }
 
 /// A tile of the rows times a run of blocks.
@@ -40,100 +39,88 @@ impl OpFor<NeonI8mm> for Tiles<'_, '_> {
     #[inline(always)]
     fn eval(self, s: NeonI8mm) {
         let op = self.0;
-        let at_once = if op.wide > 1 { MAX_BLOCKS } else { 1 };
-        let mut block = op.blocks.start;
-        while block < op.blocks.end {
-            let count = at_once.min(op.blocks.end - block);
+        for block in op.blocks.clone() {
             match op.tile_rows / 2 {
                 0 => {}
-                1 => tile::<1>(s, &op, block, count),
-                2 => tile::<2>(s, &op, block, count),
-                3 => tile::<3>(s, &op, block, count),
-                _ => tile::<4>(s, &op, block, count),
+                1 => tile::<1>(s, &op, block),
+                2 => tile::<2>(s, &op, block),
+                3 => tile::<3>(s, &op, block),
+                _ => tile::<4>(s, &op, block),
             }
             if op.tile_rows % 2 == 1 {
-                for block in block..block + count {
-                    dot::tile::<_, 1, 4>(s, &op, op.tile_rows - 1, block);
-                }
+                dot::tile::<_, 1, 4>(s, &op, op.tile_rows - 1, block);
             }
-            block += count;
         }
     }
 }
 
-/// `P` pairs of rows times blocks `first..first + count`.
+/// `P` pairs of rows times block `block`.
 #[inline(always)]
-fn tile<const P: usize>(s: NeonI8mm, op: &TileOp<'_, '_>, first: usize, count: usize) {
+fn tile<const P: usize>(s: NeonI8mm, op: &TileOp<'_, '_>, block: usize) {
     let [zero, ..] = s.zero();
-    let mut sums = [[[[zero; 2]; P]; 4]; MAX_BLOCKS];
+    let mut sums = [[[zero; 2]; P]; 4];
     let mut run = [const { MaybeUninit::<Rows<P>>::uninit() }; RUN];
     let groups = op.cells.len() / op.tile_rows;
+    let weights = Block::new(op.w.block(block));
     for start in (0..groups).step_by(RUN) {
         let cells = op.cells[start * op.tile_rows..].chunks_exact(op.tile_rows);
         let mut paired = 0;
         for (slot, cells) in run.iter_mut().zip(cells) {
-            slot.write(pair_up(cells, zero));
+            slot.write(pair_up(cells));
             paired += 1;
         }
         // SAFETY: the loop has just written the first `paired` elements.
         let rows = unsafe { std::slice::from_raw_parts(run.as_ptr().cast::<Rows<P>>(), paired) };
-        for (b, sums) in sums[..count].iter_mut().enumerate() {
-            let block = Block::new(op.w.block(first + b));
-            let pairs = &block.pairs[start / 2..block.pairs.len().min((start + RUN) / 2)];
-            let (twos, one) = rows.as_chunks::<2>();
-            for (register, sums) in sums.iter_mut().enumerate() {
-                let mut local = *sums;
-                for (pair, [even, odd]) in pairs.iter().zip(twos) {
-                    group(s, &pair.scales[0], &pair.values[0], register, even, &mut local);
-                    group(s, &pair.scales[1], &pair.values[1], register, odd, &mut local);
-                }
-                if let ([last], [rows]) = (block.last, one) {
-                    group(s, &last.scales[0], &last.values, register, rows, &mut local);
-                }
-                *sums = local;
+        let pairs = &weights.pairs[start / 2..weights.pairs.len().min((start + RUN) / 2)];
+        let (twos, one) = rows.as_chunks::<2>();
+        for (register, sums) in sums.iter_mut().enumerate() {
+            let mut local = *sums;
+            for (pair, [even, odd]) in pairs.iter().zip(twos) {
+                group(s, &pair.scales[0], &pair.values[0], register, even, &mut local);
+                group(s, &pair.scales[1], &pair.values[1], register, odd, &mut local);
             }
+            if let ([last], [rows]) = (weights.last, one) {
+                group(s, &last.scales[0], &last.values, register, rows, &mut local);
+            }
+            *sums = local;
         }
     }
-    for (b, sums) in sums[..count].iter().enumerate() {
-        for p in 0..P {
-            let mut rows = [[zero; 4]; 2];
-            for register in 0..4 {
-                let [row0, row1] = rows_of(sums[register][p]);
-                rows[0][register] = row0;
-                rows[1][register] = row1;
-            }
-            for (odd, row) in rows.into_iter().enumerate() {
-                // SAFETY: parts have disjoint runs of blocks.
-                unsafe { op.target.store(s, op.first_row + 2 * p + odd, first + b, row) };
-            }
+    for p in 0..P {
+        let mut rows = [[zero; 4]; 2];
+        for register in 0..4 {
+            [rows[0][register], rows[1][register]] = rows_of(sums[register][p]);
+        }
+        for (odd, row) in rows.into_iter().enumerate() {
+            // SAFETY: parts have disjoint runs of blocks.
+            unsafe { op.target.store(s, op.first_row + 2 * p + odd, block, row) };
         }
     }
 }
 
-/// The first `2 * P` rows of a group in pairs.
+/// `P` pairs of the rows of a group, of which the last may lack its second one; the first then stands for it.
 #[inline(always)]
-fn pair_up<const P: usize>(cells: &[Cell], zero: float32x4_t) -> Rows<P> {
+pub(super) fn pair_up<const P: usize>(cells: &[Cell]) -> Rows<P> {
+    assert!(cells.len() > 2 * (P - 1), "{} rows of {P} pairs", cells.len());
     // SAFETY: NEON is part of the target's baseline.
-    let none = unsafe { vreinterpretq_s8_f32(zero) };
-    let mut rows = Rows {
-        inputs: [[none; P]; 4],
-        scales: [zero; P],
+    let mut rows = unsafe {
+        Rows {
+            inputs: [[vdupq_n_s8(0); P]; 4],
+            scales: [vdupq_n_f32(0.0); P],
+        }
     };
-    let Some(pairs) = cells.as_chunks::<2>().0.first_chunk::<P>() else {
-        return rows;
-    };
-    for (p, cells) in pairs.iter().enumerate() {
+    for p in 0..P {
+        let two = [&cells[2 * p], &cells[(2 * p + 1).min(cells.len() - 1)]];
         for half in 0..2 {
             // SAFETY: NEON is part of the target's baseline.
             unsafe {
-                let x = vreinterpretq_s64_s8(load(cells[0].bytes(), half));
-                let y = vreinterpretq_s64_s8(load(cells[1].bytes(), half));
+                let x = vreinterpretq_s64_s8(load(two[0].bytes(), half));
+                let y = vreinterpretq_s64_s8(load(two[1].bytes(), half));
                 rows.inputs[2 * half][p] = vreinterpretq_s8_s64(vzip1q_s64(x, y));
                 rows.inputs[2 * half + 1][p] = vreinterpretq_s8_s64(vzip2q_s64(x, y));
             }
         }
         // SAFETY: NEON is part of the target's baseline.
-        rows.scales[p] = unsafe { vcombine_f32(vdup_n_f32(cells[0].scale), vdup_n_f32(cells[1].scale)) };
+        rows.scales[p] = unsafe { vcombine_f32(vdup_n_f32(two[0].scale), vdup_n_f32(two[1].scale)) };
     }
     rows
 }
@@ -153,12 +140,7 @@ fn group<const P: usize>(
     eight_inputs::<P, 1>(s, values, register, rows, &mut dots);
     eight_inputs::<P, 2>(s, values, register, rows, &mut dots);
     eight_inputs::<P, 3>(s, values, register, rows, &mut dots);
-    let fours: &[[u16; 4]] = scales.as_chunks().0;
-    // SAFETY: the operand is a reference to 8 bytes; NEON is part of the target's baseline.
-    let (scale, addend) = unsafe {
-        let scale = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(fours[register].as_ptr())));
-        (scale, vmulq_f32(scale, vdupq_n_f32(-SHIFT)))
-    };
+    let (scale, addend) = scales_of(scales, register);
     for o in 0..2 {
         let (scale, addend) = (twice(scale, o), twice(addend, o));
         for p in 0..P {
@@ -176,18 +158,35 @@ fn eight_inputs<const P: usize, const PART: usize>(
     rows: &Rows<P>,
     dots: &mut [[int32x4_t; 2]; P],
 ) {
-    // SAFETY: NEON is part of the target's baseline.
-    let (low, high) = unsafe {
-        let a = vreinterpretq_s32_s8(load(&values[2 * PART], register));
-        let b = vreinterpretq_s32_s8(load(&values[2 * PART + 1], register));
-        (
-            vreinterpretq_s8_s32(vzip1q_s32(a, b)),
-            vreinterpretq_s8_s32(vzip2q_s32(a, b)),
-        )
-    };
+    let [low, high] = zip_lines(&values[2 * PART], &values[2 * PART + 1], register);
     for p in 0..P {
         dots[p][0] = s.smmla(dots[p][0], rows.inputs[PART][p], low);
         dots[p][1] = s.smmla(dots[p][1], rows.inputs[PART][p], high);
+    }
+}
+
+/// The 4 outputs of register `register` of two neighboring lines as two operands, two outputs by 8 inputs.
+#[inline(always)]
+pub(super) fn zip_lines(even: &[i8; 64], odd: &[i8; 64], register: usize) -> [int8x16_t; 2] {
+    // SAFETY: NEON is part of the target's baseline.
+    unsafe {
+        let a = vreinterpretq_s32_s8(load(even, register));
+        let b = vreinterpretq_s32_s8(load(odd, register));
+        [
+            vreinterpretq_s8_s32(vzip1q_s32(a, b)),
+            vreinterpretq_s8_s32(vzip2q_s32(a, b)),
+        ]
+    }
+}
+
+/// The scales of the outputs of register `register`, and what each adds to a product with [`SHIFT`].
+#[inline(always)]
+pub(super) fn scales_of(scales: &[u16; 16], register: usize) -> (float32x4_t, float32x4_t) {
+    let fours: &[[u16; 4]] = scales.as_chunks().0;
+    // SAFETY: the operand is a reference to 8 bytes; NEON is part of the target's baseline.
+    unsafe {
+        let scale = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(fours[register].as_ptr())));
+        (scale, vmulq_f32(scale, vdupq_n_f32(-SHIFT)))
     }
 }
 

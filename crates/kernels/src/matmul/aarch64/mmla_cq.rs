@@ -9,7 +9,7 @@ use super::super::cq::{Groups, Product};
 use super::super::cq_gemm::{Keep, LINES, MAX_BLOCKS, MAX_ROWS, look_up};
 use super::super::rotated::RotatedCell;
 use super::mmla::{rows_of, twice};
-use super::{SHIFT, add_scaled, start};
+use super::{SHIFT, add_scaled, load_start, start};
 use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{NeonI8mm, OpFor};
 use std::arch::aarch64::*;
@@ -181,6 +181,11 @@ fn tile_of_group<'a, const P: usize>(
     for (sums, operands) in blocks {
         for first in (0..PAIRS).step_by(AT_ONCE) {
             let mut dots = [[start(); P]; AT_ONCE];
+            for o in 0..AT_ONCE {
+                for p in 0..P {
+                    dots[o][p] = load_start();
+                }
+            }
             for step in 0..steps.min(STEPS) {
                 for o in 0..AT_ONCE {
                     // SAFETY: these steps have been looked up and paired.

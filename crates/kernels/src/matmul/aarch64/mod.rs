@@ -16,11 +16,12 @@
 mod dot;
 mod mmla;
 mod mmla_cq;
+mod mmla_many;
 mod outer;
 
 use super::cq::Product;
 use super::int8::TileOp;
-use super::{QuantizedRows, Target};
+use super::{QuantizedRows, TILE_ROWS, Target};
 use cactus_quant::PackedView;
 use cactus_simd::{Isa, Sme2};
 use std::arch::aarch64::*;
@@ -52,19 +53,25 @@ fn outer_products(isa: Isa, rows: usize) -> Option<(Sme2, outer::Lanes)> {
     }
 }
 
-/// Multiplies a run of blocks of INT8 weights by outer products; says whether it did.
-pub(super) fn outer_int8(
+/// Multiplies a run of blocks of INT8 weights where this architecture has instructions for that many rows; says whether it did.
+pub(super) fn many_int8(
     isa: Isa,
     w: &PackedView<'_>,
     blocks: Range<usize>,
     x: &QuantizedRows<'_>,
     target: &Target<'_>,
 ) -> bool {
-    let Some((token, lanes)) = outer_products(isa, x.rows()) else {
-        return false;
-    };
-    outer::Int8Product { w, x, target }.run(token, lanes, blocks);
-    true
+    if let Some((token, lanes)) = outer_products(isa, x.rows()) {
+        outer::Int8Product { w, x, target }.run(token, lanes, blocks);
+        return true;
+    }
+    match isa {
+        Isa::NeonI8mm(token) if x.rows() > TILE_ROWS && w.k() > 0 => {
+            token.run(mmla_many::Run { w, x, target, blocks });
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Multiplies a run of blocks of codebook weights where this architecture has instructions for that many rows; says whether it
@@ -139,6 +146,14 @@ impl<const V: usize> Scales<V> {
 fn start() -> int32x4_t {
     // SAFETY: NEON is part of the target's baseline.
     unsafe { vreinterpretq_s32_f32(vdupq_n_f32(SHIFT)) }
+}
+
+/// As [`start`], a load each time: to copy a register may take a vector unit, of which there are few.
+#[inline(always)]
+fn load_start() -> int32x4_t {
+    static START: u128 = SHIFT.to_bits() as u128 * 0x1_0000_0001_0000_0001_0000_0001;
+    // SAFETY: 16 bytes that are aligned to 16; NEON is part of the target's baseline.
+    unsafe { (&raw const START).cast::<int32x4_t>().read_volatile() }
 }
 
 /// `sum + dot * scale * x` with the roundings of the documented order.
