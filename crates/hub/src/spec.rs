@@ -176,7 +176,7 @@ const ENDINGS: [&str; 6] = [".gguf", ".json", ".onnx", ".pt", ".pt2", ".safetens
 fn is_file_name(text: &str) -> bool {
     let may_be_id = text.split('/').count() == 2 || text.contains(['@', ':']);
     let text = text.to_ascii_lowercase();
-    !may_be_id && ENDINGS.iter().any(|ending| text.ends_with(ending))
+    !may_be_id && ENDINGS.iter().any(|ending| text.ends_with(*ending))
 }
 
 /// Whether `part` may be one half of `org/name`.
