@@ -406,7 +406,7 @@ def test_pickling_hands_over_the_path(model):
 
 
 def test_cycles_from_many_threads_leave_nothing(bundle):
-    """Load, ask, leave half-way in every way there is, and close: no memory, thread or file is left over. `CACTUS_TEST_CYCLES` makes
+    """Load, ask, leave halfway in every way there is, and close: no memory, thread or file is left over. `CACTUS_TEST_CYCLES` makes
     it a long test (1000)."""
     done = run(
         """

@@ -10,6 +10,7 @@ mod listen;
 mod measure;
 mod route;
 mod transcribe;
+mod transpile;
 mod vad;
 
 pub(crate) use answer::{AnswerArgs, Thinking, WrongArgument};
@@ -25,6 +26,7 @@ pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
 use std::path::PathBuf;
 pub(crate) use transcribe::{AgainArgs, HearArgs, TranscribeArgs, TranscriptFormat};
+pub(crate) use transpile::{TaskName, TranspileArgs};
 pub(crate) use vad::{SpansFormat, VadArgs};
 
 /// Run language models on this machine's CPU.
@@ -43,13 +45,13 @@ A bundle is a folder with a converted model: its weights, its graph and its toke
 pub(crate) enum Command {
     /// Answer a prompt, or chat if there is none
     Run(Box<RunArgs>),
-    /// Write down what is said in recordings
+    /// Transcribe recordings
     Transcribe(Box<TranscribeArgs>),
-    /// Write down what is said right now, at the microphone
+    /// Transcribe the microphone, live
     Listen(Box<ListenArgs>),
     /// Find where somebody speaks in recordings
     Vad(Box<VadArgs>),
-    /// Make vectors of texts, for a search by meaning
+    /// Compute embeddings of texts and images
     Embed(Box<EmbedArgs>),
     /// Put documents in order by how well they answer a query
     Rerank(Box<RerankArgs>),
@@ -58,7 +60,10 @@ pub(crate) enum Command {
     /// Search the documents in a folder
     Search(Box<SearchArgs>),
     /// Ask a question about the documents in a folder; the answer names its sources
-    #[command(mut_arg("context", |arg| arg.default_value("8192")))]
+    #[command(
+        mut_arg("context", |arg| arg.default_value("8192")),
+        mut_arg("top", |arg| arg.help("Give the model this many pieces"))
+    )]
     Ask(Box<AskArgs>),
     /// Serve models over HTTP, with the APIs of OpenAI, Anthropic and Ollama and a chat page
     #[command(after_help = SERVE, mut_arg("context", |arg| arg.default_value("8192")))]
@@ -395,72 +400,72 @@ pub(crate) struct RunArgs {
     pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
-    #[command(flatten)]
-    pub(crate) route: RouteArgs,
-    /// Generate at most this many tokens
-    #[arg(long, alias = "max-tokens", value_name = "TOKENS")]
+    /// Generate at most this many tokens [default: 512]
+    #[arg(long, alias = "max-tokens", value_name = "TOKENS", help_heading = "Generating")]
     pub(crate) max_new_tokens: Option<usize>,
-    /// Randomness of the answer; 0 always takes the most likely token
-    #[arg(long, allow_negative_numbers = true)]
+    /// Randomness of the answer; 0 always takes the most likely token [default: as the model says, or 0]
+    #[arg(long, allow_negative_numbers = true, help_heading = "Generating")]
     pub(crate) temperature: Option<f32>,
-    /// Sample only from the most likely tokens whose probabilities add up to this; 1 is off
-    #[arg(long)]
+    /// Sample only from the most likely tokens whose probabilities add up to this; 1 is off [default: as the model says, or 1]
+    #[arg(long, help_heading = "Generating")]
     pub(crate) top_p: Option<f32>,
-    /// Sample only from this many of the most likely tokens
-    #[arg(long)]
+    /// Sample only from this many of the most likely tokens; 0 is off [default: as the model says, or 0]
+    #[arg(long, help_heading = "Generating")]
     pub(crate) top_k: Option<usize>,
-    /// Sample only from tokens that are at least this fraction as likely as the best one
-    #[arg(long)]
+    /// Sample only from tokens that are at least this fraction as likely as the best one; 0 is off [default: as the model says, or 0]
+    #[arg(long, help_heading = "Generating")]
     pub(crate) min_p: Option<f32>,
-    /// Sample only from the most typical tokens whose probabilities add up to this; 1 is off
-    #[arg(long)]
+    /// Sample only from the most typical tokens whose probabilities add up to this; 1 is off [default: as the model says, or 1]
+    #[arg(long, help_heading = "Generating")]
     pub(crate) typical_p: Option<f32>,
-    /// Make tokens that have occurred less likely; 1 is off
-    #[arg(long)]
+    /// Make tokens that have occurred less likely; 1 is off [default: as the model says, or 1]
+    #[arg(long, help_heading = "Generating")]
     pub(crate) repetition_penalty: Option<f32>,
-    /// Make tokens less likely for each time they were generated; 0 is off
-    #[arg(long, allow_negative_numbers = true)]
+    /// Make tokens less likely for each time they were generated [default: 0, which is off]
+    #[arg(long, allow_negative_numbers = true, help_heading = "Generating")]
     pub(crate) frequency_penalty: Option<f32>,
-    /// Make tokens less likely once they were generated; 0 is off
-    #[arg(long, allow_negative_numbers = true)]
+    /// Make tokens less likely once they were generated [default: 0, which is off]
+    #[arg(long, allow_negative_numbers = true, help_heading = "Generating")]
     pub(crate) presence_penalty: Option<f32>,
-    /// Seed of the random numbers: the same seed gives the same answer
-    #[arg(long)]
+    /// Seed of the random numbers: the same seed gives the same answer [default: another one for each answer]
+    #[arg(long, help_heading = "Generating")]
     pub(crate) seed: Option<u64>,
     /// End the answer at this text; can be repeated
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", help_heading = "Generating")]
     pub(crate) stop: Vec<String>,
     /// Keep generating after the model ends its answer
-    #[arg(long)]
+    #[arg(long, help_heading = "Generating")]
     pub(crate) ignore_eos: bool,
     /// Guess up to this many tokens at once (15 if no number is given) by looking for repeats in prompt and answer: the same
     /// answer, faster where text repeats
-    #[arg(long, value_name = "TOKENS", num_args = 0..=1, default_missing_value = "15")]
+    #[arg(long, value_name = "TOKENS", num_args = 0..=1, default_missing_value = "15", help_heading = "Generating")]
     pub(crate) prompt_lookup: Option<usize>,
     /// Smaller model with the same vocabulary that guesses tokens: the same answer, faster where it guesses right
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", help_heading = "Generating")]
     pub(crate) draft_model: Option<String>,
-    /// Print the log-probability of each token, and the most likely tokens in its place: this many
-    #[arg(long, value_name = "N")]
+    /// Print the log-probability of each token, and of the N likeliest alternatives
+    #[arg(long, value_name = "N", help_heading = "Output")]
     pub(crate) logprobs: Option<usize>,
     /// When the context is full, drop the oldest tokens except the first four, instead of ending the answer
-    #[arg(long)]
+    #[arg(long, help_heading = "Generating")]
     pub(crate) rolling: bool,
     /// Print the result and timings as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
     /// Save the result and timings as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) result_json: Option<PathBuf>,
     /// Check every byte of the bundle against its checksums first
     #[arg(long)]
     pub(crate) verify: bool,
     /// Print timings after each answer
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Output")]
     pub(crate) verbose: bool,
     /// Print the time spent in each operation, and how long the threads of a decoder waited for each other
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) profile: bool,
+    #[command(flatten)]
+    pub(crate) route: RouteArgs,
 }
 
 #[derive(Debug, Args)]
@@ -571,87 +576,6 @@ impl FusionArgs {
             options.without(pass)
         })
     }
-}
-
-/// What a program is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum TaskName {
-    /// Guess from the inputs and outputs
-    Auto,
-    /// Token ids to next-token logits, with a KV cache between calls
-    CausalLmLogits,
-    /// Arrays in, arrays out
-    Function,
-    /// The same as `function`
-    EncoderHiddenStates,
-    /// The same as `function`
-    CtcLogits,
-    /// Encoder and decoder, each a function
-    Seq2seqTranscription,
-    /// Encoder, decoder step and joint network, each a function
-    TdtTranscription,
-    /// Vision encoder, embedding and decoder, each a function
-    MultimodalCausalLmLogits,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TranspileArgs {
-    /// Program saved by torch.export.save (.pt2). Or, if Python with PyTorch is installed: a Hugging Face folder or id, or a
-    /// module as FILE.py:NAME
-    pub(crate) source: String,
-    /// Folder to write the bundle to [default: weights/NAME]
-    pub(crate) destination: Option<PathBuf>,
-    /// The same as DESTINATION, as an option
-    #[arg(long, value_name = "FOLDER", conflicts_with = "destination")]
-    pub(crate) artifact_dir: Option<PathBuf>,
-    /// What the program is for
-    #[arg(long, default_value = "auto")]
-    pub(crate) task: TaskName,
-    /// Bits for each weight of matrices [default: as in the source], or an average that is spent where it matters
-    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
-    pub(crate) bits: Option<ConvertBits>,
-    /// Bits for each weight of embedding tables [default: the same as --bits, but at least 4]
-    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
-    pub(crate) embedding_bits: Option<Bits>,
-    /// TOML file that sets bits by the name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`.
-    /// With several components, names begin with `COMPONENT.`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) policy: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) calibration: CalibrationArgs,
-    /// Text on which a language model below 8 bits is compared with its source [default: a small built-in text]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) quality_text: Option<PathBuf>,
-    /// Do not compare the bundle with its source
-    #[arg(long, conflicts_with = "quality_text")]
-    pub(crate) no_quality: bool,
-    /// Replace an existing bundle, and write the new one even if its quality is below the floor
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Name of the model [default: the name of the source]
-    #[arg(long)]
-    pub(crate) name: Option<String>,
-    /// Hugging Face folder with the tokenizer and chat template, which a .pt2 file does not contain
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) tokenizer: Option<PathBuf>,
-    /// Take the weights, by name, from this folder that `cactus convert` made; if it has a program, take only its number of
-    /// bits
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) weights_dir: Option<PathBuf>,
-    /// Run the new bundle once, on the example or on made-up inputs, and save the result in it as result.json
-    #[arg(long)]
-    pub(crate) execute_after_transpile: bool,
-    /// Save a report of the conversion, and of that run, as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) result_json: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) capture: CaptureArgs,
-    #[command(flatten)]
-    pub(crate) fusion: FusionArgs,
-    /// Print a report of the conversion as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,13 @@ impl std::fmt::Display for Advised {
     }
 }
 
+/// What to do where a model cannot see.
+pub(crate) const NAME_SEEING: &str = "name a model that sees, such as `HuggingFaceTB/SmolVLM2-500M-Video-Instruct`";
+
+/// What to do where a model cannot hear.
+pub(crate) const NAME_HEARING: &str =
+    "name a model that hears, such as `google/gemma-4-E2B-it`; `cactus transcribe` writes down what is said";
+
 /// What to do where a captured language model has to read a text.
 pub(crate) const NAME_TOKENIZER: &str = "name the folder of the model's tokenizer with `--tokenizer FOLDER`";
 
@@ -65,6 +72,10 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
         }
         if let Some(e) = e.downcast_ref::<cactus_embed::Error>() {
             return embed(e);
+        }
+        if let Some(cactus_speech::Error::Model(what)) = e.downcast_ref() {
+            let is_wrong = what.contains("does not transcribe");
+            return is_wrong.then(|| "name a model that hears, such as `openai/whisper-tiny.en`".to_owned());
         }
         if let Some(cactus_router::hybrid::Error::Damaged { .. }) = e.downcast_ref() {
             let text =
@@ -177,6 +188,12 @@ fn import(e: &cactus_import::Error) -> Option<String> {
 
 fn embed(e: &cactus_embed::Error) -> Option<String> {
     match e {
+        cactus_embed::Error::Model(what) if what.contains("makes no vectors of texts") => {
+            Some("name a model that makes vectors, such as `sentence-transformers/all-MiniLM-L6-v2`".to_owned())
+        }
+        cactus_embed::Error::Model(what) if what.contains("scores no documents") => {
+            Some("name a reranker, such as `cross-encoder/ms-marco-MiniLM-L6-v2`".to_owned())
+        }
         cactus_embed::Error::Bundle(e) => bundle(e.kind()),
         cactus_embed::Error::Engine(e) => engine(e),
         cactus_embed::Error::Runtime(e) => runtime(e),

@@ -279,6 +279,17 @@ pub(crate) fn load(args: &ModelArgs, options: &LoadOptions) -> Result<Arc<Model>
     Ok(Model::load(&path, options)?)
 }
 
+/// Refuses a bundle of which there is nothing, for commands that take bundles and look for no model by its name.
+pub(crate) fn there(bundle: &Path) -> Result<()> {
+    if bundle.exists() {
+        return Ok(());
+    }
+    Err(anyhow::Error::msg(Advised {
+        what: format!("`{}` is not a folder; expected that of a bundle", bundle.display()),
+        advice: "`cactus convert SOURCE FOLDER` makes a bundle of a model; give this command its FOLDER".to_owned(),
+    }))
+}
+
 /// An error that says what a folder of weights alone is for.
 pub(crate) fn needs_program(bundle: &cactus_engine::Bundle) -> Result<()> {
     if cactus_store::needs_program(bundle).is_err() {

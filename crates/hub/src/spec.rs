@@ -34,7 +34,8 @@ pub struct RepoRef {
 
 impl ModelRef {
     /// Reads what a user wrote. In this order: an address (`https://…`), the folder of a bundle, a short name of the catalog, an existing path (also
-    /// anything that begins with `.`, `/` or `~/`), a Hugging Face id with or without the prefix `hf:`.
+    /// anything that begins with `.`, `/` or `~/`, and what is no id and ends as files of models do), a Hugging Face id with or without the
+    /// prefix `hf:`.
     ///
     /// # Errors
     /// [`crate::ErrorKind::NotFound`] with suggestions where it is none of them, [`crate::ErrorKind::InvalidName`]
@@ -65,7 +66,7 @@ impl ModelRef {
         }
         let path = PathBuf::from(text);
         let written_as_path = text.starts_with(['.', '/', '\\']) || path.is_absolute() || text.ends_with('/');
-        if !text.is_empty() && (written_as_path || path.exists()) {
+        if !text.is_empty() && (written_as_path || path.exists() || is_file_name(text)) {
             return Ok(ModelRef::Local(path));
         }
         if text.contains('/') {
@@ -168,6 +169,16 @@ impl std::fmt::Display for RepoRef {
     }
 }
 
+/// Endings of files that people take for models: a name that ends so means a file, whether it is there or not.
+const ENDINGS: [&str; 6] = [".gguf", ".json", ".onnx", ".pt", ".pt2", ".safetensors"];
+
+/// Whether `text` names a file and cannot be a Hugging Face id.
+fn is_file_name(text: &str) -> bool {
+    let may_be_id = text.split('/').count() == 2 || text.contains(['@', ':']);
+    let text = text.to_ascii_lowercase();
+    !may_be_id && ENDINGS.iter().any(|ending| text.ends_with(*ending))
+}
+
 /// Whether `part` may be one half of `org/name`.
 fn is_repo_part(part: &str) -> bool {
     (1..=96).contains(&part.len())
@@ -209,7 +220,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let existing = dir.path().to_str().unwrap();
         assert!(matches!(ModelRef::parse("SMOLLM2"), Ok(ModelRef::Catalog(e)) if e.id == catalog::SMALL_MODEL));
-        for path in [existing, "./absent", "/absent/model.gguf", "../m", "m/"] {
+        for path in [
+            existing,
+            "./absent",
+            "/absent/model.gguf",
+            "../m",
+            "m/",
+            "absent.gguf",
+            "some/models/absent.GGUF",
+            "absent.safetensors",
+        ] {
             assert!(matches!(ModelRef::parse(path), Ok(ModelRef::Local(_))), "{path}");
         }
         for id in [
@@ -217,6 +237,8 @@ mod tests {
             "hf:org/name",
             "org/name@main",
             "org/name@v1:q/x.gguf",
+            "org/name:x.gguf",
+            "org/name.gguf",
             "org/name:Q8_0",
         ] {
             assert!(matches!(ModelRef::parse(id), Ok(ModelRef::HuggingFace(_))), "{id}");

@@ -162,7 +162,7 @@ fn as_text(bytes: Vec<u8>) -> std::result::Result<String, String> {
         return Err("it is UTF-16; save it as UTF-8".to_owned());
     }
     if bytes.contains(&0) {
-        return Err("it is no text: it has bytes of zero; if it is UTF-16, save it as UTF-8".to_owned());
+        return Err("it is not text: it has bytes of zero; if it is UTF-16, save it as UTF-8".to_owned());
     }
     let wrong = |e: std::string::FromUtf8Error| format!("it is not UTF-8: {}; save it as UTF-8", e.utf8_error());
     String::from_utf8(bytes).map_err(wrong)

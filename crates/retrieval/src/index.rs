@@ -228,7 +228,7 @@ impl Index {
     /// index is opened again.
     pub fn commit(&mut self) -> Result<Committed> {
         if self.stale {
-            let what = "the last commit failed half-way, so the index has to be opened again";
+            let what = "the last commit failed halfway, so the index has to be opened again";
             return Err(Error::new(ErrorKind::Stale, self.path(), what));
         }
         if self.added.len() > 0 || !self.deleted.is_empty() {

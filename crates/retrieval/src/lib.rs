@@ -20,7 +20,7 @@
 //!   [`Encoding::Binary`] alone chooses candidates first.
 //! - **The same results** on every tier and number of threads, and after any history of additions, deletions, merges and
 //!   compactions with the same documents. Equal scores are ordered by id.
-//! - **Nothing half-way.** A commit is there as a whole or not at all, whenever the process or the machine stops.
+//! - **Nothing halfway.** A commit is there as a whole or not at all, whenever the process or the machine stops.
 //! - **Hostile files** are errors. Sizes and offsets are checked where they are used; a file that is cut short while it is
 //!   mapped is [`ErrorKind::Lost`], by the means of `bundle`.
 //!

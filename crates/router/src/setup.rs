@@ -65,7 +65,7 @@ impl Setup<'_> {
     pub fn read(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Configured> {
         let mut configured = Configured::default();
         if let Some(file) = self.file {
-            let text = read(file)?;
+            let text = read(file, "the policy")?;
             let policy = Policy::from_toml_at(&text, unix_seconds());
             configured.policy = policy.map_err(|e| Error::Policy(format!("the policy `{}`, {e}", file.display())))?;
         }
@@ -232,7 +232,10 @@ pub fn table(own: Option<&Path>) -> Result<Vec<cactus_cloud::Target>> {
         })
     };
     let mut targets = match own.filter(|path| path.exists()) {
-        Some(path) => of(&read(path)?, &format!("the targets `{}`", path.display()))?,
+        Some(path) => of(
+            &read(path, "the targets")?,
+            &format!("the targets `{}`", path.display()),
+        )?,
         None => Vec::new(),
     };
     targets.extend(of(catalog::BUILT_IN, "the targets that are built in")?);
@@ -285,8 +288,8 @@ fn add(target: cactus_cloud::Target, configured: &mut Configured) -> String {
     name
 }
 
-fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|e| Error::Policy(format!("cannot read `{}`: {e}", path.display())))
+fn read(path: &Path, what: &str) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|e| Error::Policy(format!("cannot read {what} `{}`: {e}", path.display())))
 }
 
 #[cfg(test)]

@@ -39,15 +39,15 @@ pub(crate) struct IndexArgs {
 /// How much is looked for.
 #[derive(Debug, Args)]
 pub(crate) struct FindArgs {
-    /// Take so many pieces
+    /// Find this many pieces
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) top: u32,
     /// Let this model put four times as many pieces in order first: a cross-encoder, or Qwen3-Reranker
     #[arg(long, value_name = "MODEL")]
     pub(crate) rerank: Option<String>,
-    /// Leave out pieces that are not near the question: `related` leaves those that are nearer than pieces are to questions on which
-    /// the folder has nothing, a cosine those that have so much, and `any` all of them [default: `any`]
-    #[arg(long, value_name = "related|any|COSINE", allow_negative_numbers = true)]
+    /// Leave out pieces that are not near the question: `related` finds out by itself how near the pieces of an answer have to be, and a
+    /// number such as 0.42 is the least cosine that they must have. `any` leaves out none [default: any]
+    #[arg(long, value_name = "any|related|NUMBER", allow_negative_numbers = true)]
     pub(crate) min_similarity: Option<Nearness>,
     /// Search in the index as it is, without a look at the folder
     #[arg(long)]

@@ -29,7 +29,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, short, conflicts_with = "task")]
     pub(crate) file: Option<PathBuf>,
     /// Window length in tokens; the second half of each window is measured. With --task, the most tokens of a question
-    /// and its answer together
+    /// and its answer together [default: 512; with --task 4096]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
     /// Measure at most this many windows [default: all]
@@ -50,7 +50,7 @@ pub(crate) struct EvalArgs {
     /// Save results to this file as they come; if it exists, continue where it ends
     #[arg(long, value_name = "FILE", requires = "task")]
     pub(crate) results: Option<PathBuf>,
-    /// Generate at most this many tokens for each answer
+    /// Generate at most this many tokens for each answer [default: 512; for bfcl 256]
     #[arg(long, value_name = "TOKENS", requires = "task")]
     pub(crate) max_new_tokens: Option<usize>,
     /// Ask in plain text, without the model's chat template
@@ -118,10 +118,10 @@ pub(crate) struct CalibrateArgs {
     /// For BFCL: allow at most one call, as `parallel_tool_calls: false` does in a request
     #[arg(long)]
     pub(crate) one_call: bool,
-    /// Generate at most this many tokens for each answer
+    /// Generate at most this many tokens for each answer [default: 512; for bfcl 256]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_new_tokens: Option<usize>,
-    /// Most tokens of a question and its answer together
+    /// Most tokens of a question and its answer together [default: 4096]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
     /// Run the programs that the model writes. There are limits but no sandbox: the programs can read what you can read

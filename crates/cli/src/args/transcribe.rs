@@ -45,7 +45,7 @@ pub(crate) struct HearArgs {
     /// Text as if it had been said before, which shows how names are spelled; the first half minute is written after it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prompt: String,
-    /// Words that may be said, parted by commas, such as names
+    /// Words that may be said, separated by commas, such as names
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     hotwords: Vec<String>,
     /// Follow so many texts side by side (beam search): slower, and a little more exact

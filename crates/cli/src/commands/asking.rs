@@ -3,7 +3,7 @@
 use crate::args::{CalibrateTask, EvalTask};
 use crate::output;
 use crate::progress::{Unit, bar, spinner};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use cactus_bundle::Checksum;
 use cactus_engine::{CancelToken, GenerateOptions, KvDType, LoadOptions, Model};
 use cactus_quality::read_file;
@@ -64,8 +64,9 @@ impl Asking<'_> {
                  `--allow-code-execution`"
             );
         }
-        let data = read_file(self.data)?;
-        let answers = self.answers.map(read_file).transpose()?;
+        let data = read_file(self.data).context("`--data` cannot be read")?;
+        let answers = self.answers.map(read_file).transpose();
+        let answers = answers.context("`--answers` cannot be read")?;
         let mut cases = read_cases(self.task, &data, answers.as_deref())?;
         cases.truncate(self.limit.map_or(usize::MAX, usize::from));
         let loading = spinner("loading");

@@ -4,7 +4,7 @@ use super::asking::{Asking, TASK_CONTEXT};
 use crate::args::CalibrateArgs;
 use crate::progress::{Unit, bar, spinner};
 use crate::{model, output};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use cactus_engine::scheduler::SchedulerLimits;
 use cactus_engine::{CancelToken, LoadOptions, Model, Scheduler};
 use cactus_quality::tasks::{Results, Task, TaskOptions};
@@ -23,6 +23,7 @@ struct Calibrated<'a> {
 }
 
 pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
+    model::there(&args.bundle)?;
     let Some(task) = args.task.written() else {
         return decisions(args);
     };
@@ -30,8 +31,8 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<()> {
     let also: Vec<Results> = args
         .also
         .iter()
-        .map(|file| Results::read(file))
-        .collect::<Result<_, _>>()?;
+        .map(|file| Results::read(file).context("`--also` cannot be read"))
+        .collect::<Result<_>>()?;
     let asking = Asking {
         bundle: &args.bundle,
         task,
@@ -91,7 +92,8 @@ fn decisions(args: &CalibrateArgs) -> Result<()> {
     if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
         bail!("`{option}` is for answers that are written; decisions generate nothing, so leave it out");
     }
-    let mut known = read_decisions(&read_file(&args.data)?)?;
+    let text = read_file(&args.data).context("`--data` cannot be read")?;
+    let mut known = read_decisions(&text)?;
     known.truncate(args.limit.map_or(usize::MAX, usize::from));
     let loading = spinner("loading");
     let load = LoadOptions {

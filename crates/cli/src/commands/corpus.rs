@@ -47,7 +47,7 @@ struct Opened {
 fn open(args: &CorpusArgs, source: &SourceArgs, threads: Option<u16>, no_sync: bool) -> Result<Opened> {
     if !args.folder.is_dir() {
         bail!(
-            "`{}` is no folder; name the folder with the documents",
+            "`{}` is not a folder; name the folder with the documents",
             args.folder.display()
         );
     }

@@ -217,7 +217,7 @@ fn texts(given: &[String], file: Option<&Path>, what: &str) -> Result<Vec<String
     }
     let (bytes, from) = match file {
         Some(file) => {
-            let bytes = std::fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+            let bytes = std::fs::read(file).with_context(|| format!("`--file`: cannot read `{}`", file.display()))?;
             (bytes, format!("`{}`", file.display()))
         }
         None if std::io::stdin().is_terminal() => {

@@ -11,6 +11,10 @@ use cactus_quality::{Runner, Text, WINDOW, Windows, compare, perplexity};
 use std::path::Path;
 
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
+    model::there(&args.bundle)?;
+    if let Some(against) = &args.against {
+        model::there(against)?;
+    }
     let threads = model::threads(args.threads);
     match (args.task, &args.against) {
         (Some(task), _) => ask(args, task, threads),
@@ -22,7 +26,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
 /// The windows of the text, and their length in tokens.
 fn windows(args: &EvalArgs, runner: &Runner, length: usize) -> Result<Windows> {
     let text = match &args.file {
-        Some(file) => Text::read(file)?,
+        Some(file) => Text::read(file).context("`--file` cannot be read")?,
         None => Text::built_in_held_out(),
     };
     let texts = Model::load_text(runner.bundle())?;

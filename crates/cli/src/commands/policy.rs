@@ -26,7 +26,8 @@ pub(crate) struct Asked {
 pub(crate) fn read(file: Option<&Path>, embeddings: Option<Bits>) -> Result<Asked> {
     let mut asked = Asked::default();
     if let Some(file) = file {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("`--policy`: cannot read `{}`", file.display()))?;
         asked = parse(&text).with_context(|| format!("`{}` is not a policy", file.display()))?;
     }
     asked.embeddings = embeddings.or(asked.embeddings);

@@ -284,7 +284,7 @@ fn explain(number: usize, as_json: bool) -> Result<()> {
 }
 
 fn again(file: &Path, as_json: bool) -> Result<()> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the policy `{}`", file.display()))?;
     let policy = Policy::from_toml(&text).with_context(|| format!("the policy `{}`", file.display()))?;
     let ring = read(usize::MAX)?;
     let replayed = replay(ring.records(), &policy);

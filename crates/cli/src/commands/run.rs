@@ -22,7 +22,7 @@ use cactus_router::Kept as KeptHere;
 use cactus_router::hybrid::route::Reason;
 use cactus_text::message;
 use kept::Kept;
-use routed::Routed;
+use routed::{Ready, Routed};
 use rustyline::error::ReadlineError;
 use serde_json::{Value, json};
 use show::Shown;
@@ -50,6 +50,7 @@ pub(super) const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     args.route.check()?;
+    let ready = Ready::of(&args.route)?;
     let path = model::bundle(&args.model)?;
     let bundle = Arc::new(Bundle::open(&path)?);
     if args.verify {
@@ -138,12 +139,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         }
         None => None,
     };
-    let routed = match args.route.is_given() {
-        true if loaded.chat_template()?.is_none() => {
+    let routed = match ready {
+        Some(_) if loaded.chat_template()?.is_none() => {
             bail!("`--cloud` and `--policy` route conversations, which need a chat template, and the model has none")
         }
-        true => Some(Routed::new(&args.route, &loaded)?),
-        false => None,
+        Some(ready) => Some(Routed::new(ready, &loaded)?),
+        None => None,
     };
     let mut chat = Chat {
         routed,

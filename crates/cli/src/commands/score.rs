@@ -12,7 +12,8 @@ pub(crate) fn run(args: &ScoreArgs) -> Result<()> {
     if args.context < 4 {
         bail!("`--context` must be at least 4 tokens, found {}", args.context);
     }
-    let bytes = std::fs::read(&args.file).with_context(|| format!("cannot read `{}`", args.file.display()))?;
+    let bytes =
+        std::fs::read(&args.file).with_context(|| format!("`--file`: cannot read `{}`", args.file.display()))?;
     let text = model::utf8(bytes, &format!("`{}`", args.file.display()))?;
     let loaded = model::load(
         &args.model,

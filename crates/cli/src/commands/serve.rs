@@ -247,7 +247,7 @@ fn documents(folder: &Path) -> Result<Documents> {
     let whole = std::fs::canonicalize(folder).ok().filter(|folder| folder.is_dir());
     let Some(folder) = whole else {
         anyhow::bail!(
-            "`--documents`: `{}` is no folder; name the folder with the documents",
+            "`--documents`: `{}` is not a folder; name the folder with the documents",
             folder.display()
         );
     };

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     let text = match (&args.text, &args.file) {
         (Some(t), _) => model::text_or_stdin(t)?,
         (None, Some(path)) => {
-            let bytes = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+            let bytes = std::fs::read(path).with_context(|| format!("`--file`: cannot read `{}`", path.display()))?;
             model::utf8(bytes, &format!("`{}`", path.display()))?
         }
         (None, None) => String::new(),

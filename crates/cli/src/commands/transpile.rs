@@ -18,6 +18,10 @@ pub(crate) fn run(args: &TranspileArgs) -> Result<ExitCode> {
     if pt2::is_pt2(source) || pt2::is_capture(source) {
         return archive(source, args).map(|()| ExitCode::SUCCESS);
     }
+    let is_file_name = |e: &std::ffi::OsStr| ["gguf", "json", "onnx", "safetensors"].iter().any(|known| e == *known);
+    if !source.exists() && source.extension().is_some_and(is_file_name) {
+        anyhow::bail!("`{}` was not found (no such file)", source.display());
+    }
     let is_read = |e: &std::ffi::OsStr| ["pt", "pth", "py"].iter().any(|known| e == *known);
     if source.is_file() && !source.extension().is_some_and(is_read) {
         anyhow::bail!(

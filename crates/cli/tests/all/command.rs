@@ -467,6 +467,7 @@ fn vad_finds_spans_and_says_what_it_needs() {
         (vec!["vad", &clip, "--model", "vad", "--threshold", "2"], "`threshold`"),
         (vec!["vad", &clip, "--model", "vad", "--probabilities"], "--format json"),
         (vec!["transcribe", &clip, "--model", "vad"], "does not transcribe"),
+        (vec!["transcribe", &clip, "--model", "vad"], "`openai/whisper-tiny.en`"),
         (vec!["run", "vad"], "cactus vad FILE"),
         (vec!["bench", "vad"], "cactus vad FILE"),
     ] {

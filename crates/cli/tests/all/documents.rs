@@ -170,6 +170,10 @@ fn what_cannot_be_says_what_to_do() {
             vec!["search", "notes", "x", "--embedder", "m"],
             "makes no vectors of texts",
         ),
+        (
+            vec!["search", "notes", "x", "--embedder", "m"],
+            "`sentence-transformers/all-MiniLM-L6-v2`",
+        ),
         (vec!["search", "notes", "x", "--top", "0"], "0 is not in 1.."),
         (
             vec!["search", "notes", "x", "--no-sync"],

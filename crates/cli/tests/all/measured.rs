@@ -385,6 +385,9 @@ fn texts_of_conversations_and_options_that_cannot_be() {
             "windows of at least 4 tokens, found 3",
         ),
         (&["eval", "m", "--file", "."], "a folder"),
+        (&["eval", "m", "--file", "nowhere.txt"], "`--file`"),
+        (&["eval", "nowhere"], "`cactus convert SOURCE FOLDER`"),
+        (&["eval", "m", "--against", "nowhere"], "`nowhere` is not a folder"),
     ] {
         let err = c.fails(args);
         assert!(err.contains(expected), "{args:?}: {err}");

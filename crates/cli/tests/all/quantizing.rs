@@ -356,6 +356,7 @@ fn tasks_are_asked_judged_and_continued() {
         (&["--task", "gsm8k"][..], "--data"),
         (&["--data", "g.jsonl"], "--task"),
         (&["--task", "gsm8k", "--data", "none"], "none"),
+        (&["--task", "gsm8k", "--data", "none"], "`--data`"),
         (&["--task", "gsm8k", "--data", "h.jsonl"], "line 1"),
         (&["--task", "gsm8k", "--data", "packed.gz"], "cannot be unpacked"),
         (

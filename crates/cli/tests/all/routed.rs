@@ -396,6 +396,12 @@ fn what_cannot_be_routed_is_said_before_anything_is_computed() {
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && said.contains(want), "{args:?}: {said}");
     }
+    // Nor is a model looked for first.
+    let said = cactus.wrong(&["run", "nowhere.gguf", "--cloud", "nobody"]);
+    assert!(
+        said.contains("claude-haiku-5-5") && !said.contains("nowhere.gguf"),
+        "{said}"
+    );
 }
 
 #[test]

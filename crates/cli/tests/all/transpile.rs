@@ -182,6 +182,16 @@ fn sources_of_python_say_what_is_needed() {
     assert!(e.contains("cactus transpile program.pt2 FOLDER"), "{e}");
     let e = error(dir, &["transpile", "missing/capture.json", "out"]);
     assert!(e.contains("capture.json"), "{e}");
+    // What is named like a file is no model of the hub.
+    for command in ["transpile", "convert"] {
+        for source in ["missing.json", "missing.gguf"] {
+            let e = error(dir, &[command, source, "out"]);
+            assert!(
+                e.contains(source) && e.contains("was not found"),
+                "{command} {source}: {e}"
+            );
+        }
+    }
 }
 
 #[test]

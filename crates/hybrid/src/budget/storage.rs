@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// One file of bytes that several processes append to, and a lock.
 ///
-/// Each operation may fail half-way; a process may end within each. After a power cut the file has, of what was not synced,
+/// Each operation may fail halfway; a process may end within each. After a power cut the file has, of what was not synced,
 /// anything between nothing and all.
 pub trait Storage {
     /// Held while the other operations are called; released when dropped, and by the system when the process ends.

@@ -221,7 +221,7 @@ impl Machine {
         self.reason
     }
 
-    /// Whose words are shown as they come: the winner's, or the local model's where its judgement takes too long.
+    /// Whose words are shown as they come: the winner's, or the local model's where its judgment takes too long.
     #[must_use]
     pub fn showing(&self) -> Option<Side> {
         self.winner.or(self.early.then_some(Side::Local))

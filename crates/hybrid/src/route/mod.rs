@@ -10,7 +10,7 @@
 //!
 //! **Before** the answer a rule, or what the prompt alone tells, sends a request to the target. **During** it, the beginning (24
 //! tokens) is judged. It waits unseen for at most 400 ms, so that who is asked in the end is who is seen; a slower one is shown
-//! before it is judged. What is shown stays, unless the judgement goes against it or the side that answers fails: then
+//! before it is judged. What is shown stays, unless the judgment goes against it or the side that answers fails: then
 //! [`Action::Replaced`] says so before anything of another. **After** it, what is not streamed (tool calls, JSON) is judged
 //! as a whole. The clock decides what is shown when, and nothing else.
 //!

@@ -1,6 +1,7 @@
 //! Pictures, films and sounds that go with the next question.
 
 use super::drawn;
+use crate::hint::{Advised, NAME_HEARING, NAME_SEEING};
 use crate::{film_file, output, picture_file};
 use anyhow::{Context as _, Result, bail};
 use cactus_engine::chat::{Data, MAX_FILE_BYTES, Sense, to_base64};
@@ -42,7 +43,10 @@ impl Attached {
         };
         let pictures = Pictures::attach_with(model, tokens, frames).with_context(|| format!("`{option}`"))?;
         if let (None, Some(_)) = (&pictures, tokens) {
-            bail!("`--image-tokens`: the model sees no pictures");
+            return Err(anyhow::Error::msg(Advised {
+                what: "`--image-tokens`: the model sees no pictures".to_owned(),
+                advice: NAME_SEEING.to_owned(),
+            }));
         }
         Ok(Attached {
             films: pictures.as_ref().and_then(Films::of),
@@ -86,7 +90,7 @@ impl Attached {
     /// Looks at the picture in `file`, which goes with the next question.
     pub(super) fn show(&mut self, model: &Model, file: &Path, cancel: &CancelToken) -> Result<()> {
         let Some(pictures) = &self.pictures else {
-            bail!("the model `{}` sees no pictures", model.bundle().manifest().name);
+            return Err(cannot(model, "sees no pictures", NAME_SEEING));
         };
         if model.chat_template()?.is_none() {
             bail!("pictures stand in a conversation, which needs a chat template, and the model has none");
@@ -124,7 +128,7 @@ impl Attached {
     /// Watches the film at `path`, which goes with the next question; of a folder of pictures, `rate` frames go by in a second.
     pub(super) fn watch(&mut self, model: &Model, path: &Path, rate: f64, cancel: &CancelToken) -> Result<()> {
         let Some(films) = &self.films else {
-            bail!("the model `{}` sees no films", model.bundle().manifest().name);
+            return Err(cannot(model, "sees no films", NAME_SEEING));
         };
         if model.chat_template()?.is_none() {
             bail!("films stand in a conversation, which needs a chat template, and the model has none");
@@ -153,10 +157,7 @@ impl Attached {
     /// Listens to the sound in `file`, which goes with the next question.
     pub(super) fn play(&mut self, model: &Model, file: &Path, cancel: &CancelToken) -> Result<()> {
         let Some(sounds) = &self.sounds else {
-            let name = &model.bundle().manifest().name;
-            bail!(
-                "the model `{name}` hears no sounds; `cactus transcribe` writes down what is said with a model for that"
-            );
+            return Err(cannot(model, "hears no sounds", NAME_HEARING));
         };
         if model.chat_template()?.is_none() {
             bail!("sounds stand in a conversation, which needs a chat template, and the model has none");
@@ -192,6 +193,14 @@ impl Attached {
         self.waiting.clear();
         self.tokens = 0;
     }
+}
+
+/// What a model does not do, with what to do about it.
+fn cannot(model: &Model, what: &str, advice: &str) -> anyhow::Error {
+    anyhow::Error::msg(Advised {
+        what: format!("the model `{}` {what}", model.bundle().manifest().name),
+        advice: advice.to_owned(),
+    })
 }
 
 /// Refuses what has more tokens than the context.

@@ -49,9 +49,18 @@ enum Word {
     Stop,
 }
 
-impl Routed {
-    /// Makes the router ready. A target that cannot be asked is an error here, before the first question.
-    pub(super) fn new(args: &RouteArgs, model: &Arc<Model>) -> Result<Routed> {
+/// The router, before there is a model.
+pub(super) struct Ready {
+    router: Router,
+    target: Option<String>,
+}
+
+impl Ready {
+    /// Makes the router ready, where one was asked for. A target that cannot be asked is an error here, before a model is looked for.
+    pub(super) fn of(args: &RouteArgs) -> Result<Option<Ready>> {
+        if !args.is_given() {
+            return Ok(None);
+        }
         let own = route::own_targets()?;
         let setup = Setup {
             file: args.policy.as_deref(),
@@ -69,6 +78,14 @@ impl Routed {
         if let Some(target) = &target {
             router.check(target)?;
         }
+        Ok(Some(Ready { router, target }))
+    }
+}
+
+impl Routed {
+    /// Lets `model` answer beside the targets.
+    pub(super) fn new(ready: Ready, model: &Arc<Model>) -> Result<Routed> {
+        let Ready { router, target } = ready;
         let limits = SchedulerLimits {
             sequences: 1,
             ..SchedulerLimits::default()

@@ -12,7 +12,7 @@ use crate::score::Signals;
 /// What was judged of the local answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judged {
-    /// Statistics of the tokens that the judgement saw.
+    /// Statistics of the tokens that the judgment saw.
     pub signals: Signals,
     /// Whether that was the whole answer.
     pub whole: bool,
