@@ -14,6 +14,7 @@ mod metrics;
 mod ollama;
 mod openai;
 mod page;
+mod patience;
 mod realtime;
 mod route;
 mod run;

@@ -208,6 +208,62 @@ fn slow_readers_hold_up_nobody() {
     order::chat(&frames).unwrap();
 }
 
+/// A stream without an end that is not read, with much more in it than fits between both ends.
+#[cfg(unix)]
+fn unread(server: &Server) -> TcpStream {
+    let mut stream = server.narrow();
+    let mut body = endless();
+    body["logprobs"] = Value::Bool(true);
+    body["top_logprobs"] = Value::from(20);
+    let body = body.to_string();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        server.address,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+#[cfg(unix)]
+#[test]
+fn those_who_do_not_read_keep_neither_model_nor_connection() {
+    let server = Server::with(|options, limits| {
+        options.timeout = Duration::from_secs(2);
+        options.connections = 1;
+        limits.idle = Some(Duration::ZERO);
+    });
+    let silent = unread(&server);
+    // Nobody else is let in before the only connection is free.
+    server.wait("the model is in use", |server| {
+        server.get("/v1/models").json()["data"][0]["loaded"] == false
+    });
+    drop(silent);
+}
+
+#[cfg(unix)]
+#[test]
+fn those_who_read_too_late_are_told() {
+    let server = Server::with(|options, limits| {
+        options.timeout = Duration::from_secs(2);
+        limits.idle = Some(Duration::ZERO);
+    });
+    let late = unread(&server);
+    server.wait("the answer does not begin", |server| {
+        server.metric("requests_running") == 1.0
+    });
+    server.wait("the model is in use", |server| {
+        server.get("/v1/models").json()["data"][0]["loaded"] == false
+    });
+    let text = Reply::read_rest(late);
+    assert!(
+        text.contains("the answer took longer than this server allows"),
+        "{}",
+        &text[text.len().saturating_sub(2000)..]
+    );
+    assert!(text.ends_with("0\r\n\r\n"), "the stream has an end");
+}
+
 #[test]
 fn too_many_requests_are_told_when_to_come_back() {
     let server = Server::with(|_, limits| {
