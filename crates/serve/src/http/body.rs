@@ -69,7 +69,12 @@ pub(super) fn error(form: Form, error: &ApiError) -> Response {
 
 /// A JSON response.
 pub(super) fn json(value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+    json_text(value.to_string())
+}
+
+/// A response of JSON that is written already.
+pub(super) fn json_text(text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
