@@ -69,6 +69,34 @@ fn bodies_that_are_no_request_are_refused() {
 }
 
 #[test]
+fn bodies_of_many_values_and_more_bytes_than_there_is_room_for_are_refused() {
+    let server = Server::with(|options, _| options.bodies_bytes = 1 << 20);
+    let many = format!("[{}0]", "0,".repeat(1 << 21));
+    let error = server.send("POST", "/v1/embeddings", &[], many.as_bytes()).error(413);
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("2097154") && message.contains("2097152"), "{message}");
+    // Who sends slowly keeps the room; short bodies need none.
+    let head = |length: usize| {
+        format!(
+            "POST /v1/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n",
+            server.address
+        )
+    };
+    let mut slow = TcpStream::connect(server.address).unwrap();
+    slow.write_all(head(2 << 20).as_bytes()).unwrap();
+    slow.write_all(&[b' '; 128 << 10]).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let long = format!("{}[]", " ".repeat(100_000));
+    let refused = server.send("POST", "/v1/embeddings", &[], long.as_bytes());
+    assert_eq!(refused.error(429)["error"]["type"], "rate_limit_error");
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    server.post("/v1/chat/completions", &short()).json();
+    drop(slow);
+    let read = server.send("POST", "/v1/embeddings", &[], long.as_bytes());
+    assert_eq!(read.status, 400, "{}", read.body);
+}
+
+#[test]
 fn keys_are_asked_for_before_the_body_is_read() {
     let server = Server::with(|options, _| options.keys = vec!["secret".to_owned(), "other".to_owned()]);
     for path in ["/", "/health", "/openapi.json"] {
