@@ -277,14 +277,17 @@ fn constant(tensor: &Table<'_>) -> Result<Constant> {
     let shape = shape.ok_or_else(|| Error::malformed("a size is negative"))?;
     let (kind, range) = (tensor.i32(3)?, tensor.list(4, 1)?);
     let elements = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+    let Some(elements) = elements else {
+        let what = format!("the shape {shape:?} has too many elements");
+        return Err(Error::malformed(what).at_offset(range.start));
+    };
     let size = match kind {
         F32 => 4,
         U8 | I8 => 1,
         // Sizes and indices, which no weight is made of.
         _ => 0,
     };
-    let bytes = elements.and_then(|n| n.checked_mul(size));
-    if size > 0 && bytes != Some(range.len()) {
+    if size > 0 && elements.checked_mul(size) != Some(range.len()) {
         let what = format!("the shape {shape:?} does not fit {} bytes", range.len());
         return Err(Error::malformed(what).at_offset(range.start));
     }
