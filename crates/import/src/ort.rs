@@ -83,7 +83,9 @@ pub fn read(paths: [&Path; 2], bytes: [SharedBytes; 2]) -> Result<(Value, OrtSou
             program.weights(prefix, file, &mut weights)?;
             Ok(program)
         };
-        found.push(parse().map_err(|e: Error| e.in_file(paths[file]))?);
+        let parsed = parse().map_err(|e: Error| e.in_file(paths[file]));
+        bytes[file].intact()?;
+        found.push(parsed?);
     }
     let source = OrtSource {
         paths: paths.map(Path::to_path_buf),
@@ -402,7 +404,9 @@ impl TensorSource for OrtSource {
     fn read(&self, name: &str) -> Result<Tensor> {
         let weight = self.weights.get(name);
         let weight = weight.ok_or_else(|| Error::missing("there is no such tensor").of_tensor(name))?;
-        let values = weight.values(self.bytes[weight.file].as_ref().as_ref());
+        let bytes = &self.bytes[weight.file];
+        let values = weight.values(bytes.as_ref().as_ref());
+        bytes.intact()?;
         let tensor = Tensor::from_f32(weight.shape.clone(), values);
         let failed = |e| {
             Error::malformed("the data do not fit the shape")
