@@ -1,7 +1,9 @@
 //! Whom the server lets in, what it refuses, and what happens to those who leave.
 
 use crate::support::{Reply, Server, bundle};
-use cactus_serve::models::Source;
+use cactus_engine::GenerateOptions;
+use cactus_engine::scheduler::Request;
+use cactus_serve::models::{ModelLimits, Models, Source};
 use cactus_serve::protocol::{anthropic, ollama, openai, order};
 use cactus_serve::{OPENAPI, ROUTES};
 use serde_json::{Value, json};
@@ -382,6 +384,31 @@ fn models_that_cannot_be_loaded_say_why() {
         message,
         "the model `missing` cannot be loaded: there is no model at `/nowhere`"
     );
+}
+
+#[test]
+fn models_that_stopped_after_a_failure_are_loaded_anew() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let models = Models::new(vec![Source::folder(bundle())], ModelLimits::default());
+        let lease = models.acquire("").await.unwrap();
+        let scheduler = Arc::clone(&lease.model().scheduler);
+        let request = || Request::new(vec![1, 2], GenerateOptions::default());
+        let fails = |event| panic!("a defect, met at {event:?}");
+        scheduler.submit(request(), Box::new(fails)).unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while !scheduler.has_failed() {
+            assert!(Instant::now() < until, "it goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(scheduler.submit(request(), Box::new(drop)).is_err());
+        // Whoever has the model still keeps no other from a new one.
+        let again = models.acquire("").await.unwrap();
+        assert!(!Arc::ptr_eq(&again.model().scheduler, &scheduler));
+        again.model().scheduler.submit(request(), Box::new(drop)).unwrap();
+        let third = models.acquire("").await.unwrap();
+        assert!(Arc::ptr_eq(&third.model().scheduler, &again.model().scheduler));
+    });
 }
 
 #[test]
