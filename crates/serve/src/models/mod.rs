@@ -242,6 +242,9 @@ impl Models {
             tracing::error!(model = slot.source.name, "stopped after a failure; it is loaded anew");
             unload(slot);
         }
+        if slot.leases == 0 && slot.loaded.as_ref().is_some_and(Loaded::is_spent) {
+            unload(slot);
+        }
         let loaded = T::of(slot.loaded.as_ref()?)?;
         slot.leases += 1;
         slot.used = Instant::now();
