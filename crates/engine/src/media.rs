@@ -24,6 +24,9 @@ const FIRST_CAUSAL_ID: u32 = FIRST_MEDIA_ID + (1 << 30);
 /// Ids of either kind.
 const IDS: u32 = 1 << 30;
 
+/// So many media are remembered before a model is better loaded again.
+const MANY_MEDIA: usize = 1 << 20;
+
 /// Most rows of a view that a model is loaded for.
 const MAX_ROWS_OF_VIEW: usize = 1 << 14;
 
@@ -177,6 +180,12 @@ impl Known {
         Ok(media)
     }
 
+    /// Whether few ids are left, or many media are remembered.
+    fn is_spent(&self) -> bool {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.ids.len() >= MANY_MEDIA || table.used.iter().any(|used| *used >= IDS - IDS / 16)
+    }
+
     fn find(&self, id: u32) -> Option<Arc<Media>> {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, media) = table.held.range(..=id).next_back()?;
@@ -209,6 +218,13 @@ impl Model {
             )));
         }
         self.known_media().hold(digest, width, rows, kind)
+    }
+
+    /// Whether it has been shown so much that it is better loaded again when nobody uses it: ids of media are never given to others, as
+    /// prefixes that are kept name them, so they run out, and what is remembered of them grows.
+    #[must_use]
+    pub fn has_spent_media(&self) -> bool {
+        self.known_media().is_spent()
     }
 
     /// Whether a medium is one of this model's: ids mean nothing to another.
@@ -487,6 +503,23 @@ mod tests {
         let id = |n: u32| FIRST_MEDIA_ID + n;
         assert_eq!(ends(&[1, id(0), id(1), 2, id(2), 3, id(9), 4]), [5, 7]);
         assert_eq!(ends(&[1, 2]), [0usize; 0]);
+    }
+
+    #[test]
+    fn ids_are_spent_before_they_run_out() {
+        let known = Known::default();
+        let hold = |n: u8, kind| known.hold([n; 32], 1, vec![0.0; 4], kind);
+        let picture = MediaKind::Picture { columns: None };
+        let first = hold(1, picture).unwrap();
+        assert!(!known.is_spent());
+        known.0.lock().unwrap().used[1] = IDS - 8;
+        assert!(known.is_spent());
+        hold(2, MediaKind::Sound).unwrap();
+        let error = hold(3, MediaKind::Sound).unwrap_err().to_string();
+        assert!(error.contains("load it again"), "{error}");
+        // Pictures have ids of their own, and keep theirs.
+        hold(4, picture).unwrap();
+        assert_eq!(hold(1, picture).unwrap().ids(), first.ids());
     }
 
     #[test]

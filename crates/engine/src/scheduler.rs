@@ -390,6 +390,12 @@ impl Scheduler {
         }
     }
 
+    /// Whether it has stopped after a failure of its own: it takes no request any more, and another one has to be made.
+    pub fn has_failed(&self) -> bool {
+        // Nobody is left to ask when it is told to stop.
+        self.shared.inbox().stop
+    }
+
     /// Forgets what is kept of earlier prompts and not in use, before the next pass. For when memory is short; answers stay the
     /// same.
     pub fn forget_prefixes(&self) {

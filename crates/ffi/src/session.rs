@@ -22,36 +22,105 @@ static SESSIONS: Handles<Session> = Handles::new(Kind::Session);
 #[derive(Debug)]
 struct Session {
     model: Arc<Loaded>,
-    state: Mutex<State>,
+    state: Shared,
 }
+
+/// What a session knows, for it and its requests.
+#[derive(Clone, Debug, Default)]
+struct Shared(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     /// Fields of every request.
     defaults: Map<String, Value>,
     messages: Vec<Value>,
-    /// The request under way.
+    /// The number of the request under way.
+    turn: Option<u64>,
+    /// The request under way, once it has begun.
     underway: Weak<Underway>,
-    busy: bool,
+    /// How many requests there have been.
+    turns: u64,
     closed: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request of a session, from when it is read until it has ended, or is dropped however that came: none other begins meanwhile.
+#[derive(Debug)]
+struct Turn {
+    shared: Shared,
+    number: u64,
+}
+
+impl Turn {
+    /// The next request of `state`, which is what is known of `shared`.
+    ///
+    /// # Errors
+    /// Where the session is closed, or answers already.
+    fn begin(shared: &Shared, state: &mut State) -> Result<Turn> {
+        if state.closed {
+            return Err(Failure::new(Code::Handle, "the session was closed"));
+        }
+        if state.turn.is_some() {
+            let what = "the session is answering already; wait for the end of that, or cancel it";
+            return Err(Failure::new(Code::Busy, what));
+        }
+        state.turns += 1;
+        state.turn = Some(state.turns);
+        state.underway = Weak::new();
+        Ok(Turn {
+            shared: shared.clone(),
+            number: state.turns,
+        })
+    }
+
+    /// Adds what was asked and answered to the conversation. What failed leaves it as it was.
+    fn keep(self, added: Vec<Value>, answer: &Result<Box<Answer>>) {
+        let mut state = self.shared.state();
+        state.turn = None;
+        if let Ok(answer) = answer {
+            state.messages.extend(added);
+            state.messages.push(answer.message_json());
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        if state.turn == Some(self.number) {
+            state.turn = None;
+        }
+    }
+}
+
+impl State {
+    /// The request of this number has begun. It may have ended since, and another one may be under way.
+    fn begun(&mut self, number: u64, underway: &Arc<Underway>) {
+        if self.turn == Some(number) {
+            self.underway = Arc::downgrade(underway);
+            if self.closed {
+                underway.cancel();
+            }
+        }
+    }
 }
 
 impl Session {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.state()
     }
 
     /// Asks for an answer to what `asked` adds to the conversation.
-    fn send(self: &Arc<Self>, asked: Value, listener: Listener) -> Result<Arc<Underway>> {
+    fn send(&self, asked: Value, listener: Listener) -> Result<Arc<Underway>> {
         let (added, fields) = additions(asked)?;
         let mut state = self.state();
-        if state.closed {
-            return Err(Failure::new(Code::Handle, "the session was closed"));
-        }
-        if state.busy {
-            let what = "the session is answering already; wait for the end of that, or cancel it";
-            return Err(Failure::new(Code::Busy, what));
-        }
+        let turn = Turn::begin(&self.state, &mut state)?;
+        let number = turn.number;
         let mut map = state.defaults.clone();
         for (name, value) in fields {
             // Options are laid over each other one by one.
@@ -62,33 +131,11 @@ impl Session {
         }
         let messages: Vec<Value> = state.messages.iter().chain(&added).cloned().collect();
         map.insert("messages".to_owned(), Value::Array(messages));
-        state.busy = true;
         drop(state);
-        let session = Arc::clone(self);
-        let at_end = Box::new(move |answer: &Result<Box<Answer>>| session.keep(added, answer));
-        let begun = begin(&self.model, &map, listener, at_end);
-        let mut state = self.state();
-        match &begun {
-            Ok(underway) if state.busy => {
-                state.underway = Arc::downgrade(underway);
-                if state.closed {
-                    underway.cancel();
-                }
-            }
-            Ok(_) => {}
-            Err(_) => state.busy = false,
-        }
-        begun
-    }
-
-    /// Adds what was asked and answered to the conversation. What failed leaves it as it was.
-    fn keep(&self, added: Vec<Value>, answer: &Result<Box<Answer>>) {
-        let mut state = self.state();
-        state.busy = false;
-        if let Ok(answer) = answer {
-            state.messages.extend(added);
-            state.messages.push(answer.message_json());
-        }
+        let at_end = Box::new(move |answer: &Result<Box<Answer>>| turn.keep(added, answer));
+        let begun = begin(&self.model, &map, listener, at_end)?;
+        self.state().begun(number, &begun);
+        Ok(begun)
     }
 }
 
@@ -169,11 +216,11 @@ pub unsafe extern "C" fn cactus_session_open(
         checked(&model, &messages, &defaults)?;
         let opened = Arc::new(Session {
             model,
-            state: Mutex::new(State {
+            state: Shared(Arc::new(Mutex::new(State {
                 defaults,
                 messages,
                 ..State::default()
-            }),
+            }))),
         });
         let handle = SESSIONS.insert(opened)?;
         // SAFETY: as above.
@@ -240,4 +287,76 @@ pub unsafe extern "C" fn cactus_session_close(session: *mut cactus_session) -> c
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Run;
+    use crate::underway::{self, Stop};
+
+    /// A request that ends at once.
+    struct Nothing;
+
+    impl Run for Nothing {
+        fn next(&mut self, _: &Arc<Underway>, _: Listener) -> bool {
+            false
+        }
+        fn is_of(&self, _: &Arc<underway::Underway>) -> bool {
+            false
+        }
+    }
+
+    fn request(stop: &Stop) -> Arc<Underway> {
+        let listener = Listener {
+            callback: None,
+            user_data: UserData(std::ptr::null_mut()),
+        };
+        Underway::begin(stop, Box::new(Nothing), listener).unwrap()
+    }
+
+    fn turn(shared: &Shared) -> Result<Turn> {
+        let mut state = shared.state();
+        Turn::begin(shared, &mut state)
+    }
+
+    fn failed() -> Result<Box<Answer>> {
+        Err(Failure::new(Code::Internal, "nothing"))
+    }
+
+    #[test]
+    fn request_that_ends_before_its_begin_is_known_takes_no_place_of_the_next() {
+        let shared = Shared::default();
+        let [first, second] = [Stop::default(), Stop::default()];
+        let (a, b) = (request(&first), request(&second));
+        let turn_of_a = turn(&shared).unwrap();
+        let number_of_a = turn_of_a.number;
+        turn_of_a.keep(Vec::new(), &failed());
+        let turn_of_b = turn(&shared).unwrap();
+        shared.state().begun(turn_of_b.number, &b);
+        shared.state().begun(number_of_a, &a);
+        assert!(Weak::ptr_eq(&shared.state().underway, &Arc::downgrade(&b)));
+        // What has begun when the session is closed already is cancelled, and nothing else is.
+        shared.state().closed = true;
+        shared.state().begun(number_of_a, &a);
+        shared.state().begun(turn_of_b.number, &b);
+        assert!(!first.is_stopped() && second.is_stopped());
+    }
+
+    #[test]
+    fn request_that_is_lost_leaves_the_session_free() {
+        let shared = Shared::default();
+        let lost = turn(&shared).unwrap();
+        assert_eq!(turn(&shared).unwrap_err().code, Code::Busy);
+        let panicked = std::panic::catch_unwind(move || {
+            let _lost = lost;
+            panic!("in the midst of a request");
+        });
+        assert!(panicked.is_err());
+        let next = turn(&shared).unwrap();
+        // Nothing of the one before ends this one.
+        assert_eq!((next.number, shared.state().turn), (2, Some(2)));
+        drop(next);
+        assert_eq!(shared.state().turn, None);
+    }
 }

@@ -10,7 +10,7 @@
 
 use crate::cursor::Cursor;
 use crate::hf::{self, read_json};
-use crate::named::{NamedSource, Place, Stored, in_file};
+use crate::named::{Factors, NamedSource, Place, Stored, in_file};
 use crate::ranks::{self, Ranks};
 use crate::{Error, Result, SharedBytes, SourceModel, TensorSource, TokenizerFiles, open_bytes};
 use cactus_quant::gguf::GgmlType;
@@ -117,7 +117,7 @@ impl Variables {
                     scales.len()
                 ));
             }
-            place.stored = Stored::Int8Rows(scales);
+            place.stored = Stored::Int8Rows(scales.into());
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ fn variable(cursor: &mut Cursor<'_>) -> Result<(String, Variable)> {
     }
     let stored = match ty {
         0 => Stored::Blocks(GgmlType::F32),
-        1 => Stored::Int8Rows(Vec::new()),
+        1 => Stored::Int8Rows(Factors::default()),
         4 => Stored::Blocks(GgmlType::F16),
         5 => Stored::Blocks(GgmlType::BF16),
         2 | 3 => {

@@ -9,6 +9,7 @@ use cactus_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How the elements of a tensor are stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +17,47 @@ pub(crate) enum Stored {
     /// Floats, or blocks of a few.
     Blocks(GgmlType),
     /// 8-bit integers; one factor for each row, by which they are divided.
-    Int8Rows(Vec<f32>),
+    Int8Rows(Factors),
+}
+
+/// A run of numbers that several tensors may share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Factors {
+    all: Arc<[f32]>,
+    range: Range<usize>,
+}
+
+impl From<Vec<f32>> for Factors {
+    fn from(all: Vec<f32>) -> Factors {
+        Factors {
+            range: 0..all.len(),
+            all: all.into(),
+        }
+    }
+}
+
+impl std::ops::Deref for Factors {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.all[self.range.clone()]
+    }
+}
+
+impl PartialEq for Factors {
+    fn eq(&self, other: &Factors) -> bool {
+        **self == **other
+    }
+}
+
+impl Factors {
+    /// Those of `rows`, which are among these.
+    fn rows(&self, rows: &Range<usize>) -> Factors {
+        Factors {
+            all: Arc::clone(&self.all),
+            range: self.range.start + rows.start..self.range.start + rows.end,
+        }
+    }
 }
 
 impl Stored {
@@ -86,7 +127,7 @@ impl Place {
             return Err(Error::malformed(what));
         };
         let stored = match &self.stored {
-            Stored::Int8Rows(factors) => Stored::Int8Rows(factors[rows.clone()].to_vec()),
+            Stored::Int8Rows(factors) => Stored::Int8Rows(factors.rows(&rows)),
             blocks => blocks.clone(),
         };
         let start = self.range.start + rows.start * row_bytes;
@@ -116,7 +157,7 @@ impl Place {
             Stored::Int8Rows(factors) => {
                 let width = out.len() / factors.len().max(1);
                 let rows = out.chunks_mut(width.max(1)).zip(bytes.chunks(width.max(1)));
-                for ((row, stored), factor) in rows.zip(factors) {
+                for ((row, stored), factor) in rows.zip(&**factors) {
                     for (o, &b) in row.iter_mut().zip(stored) {
                         *o = f32::from(b.cast_signed()) / factor;
                     }
@@ -188,4 +229,23 @@ impl TensorSource for NamedSource {
 /// The path of a file as errors name it.
 pub(crate) fn in_file<T>(result: Result<T>, path: &Path) -> Result<T> {
     result.map_err(|e| e.in_file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_of_rows_are_shared_with_the_whole() {
+        let factors = Factors::from(vec![1.0, 2.0, 4.0, 8.0]);
+        let whole = Place::new(0, 8, Stored::Int8Rows(factors.clone()), vec![4, 2]).unwrap();
+        let last = whole.rows(1..4, &[3, 2]).and_then(|part| part.rows(1..3, &[2, 2]));
+        let last = last.unwrap();
+        let Stored::Int8Rows(shared) = &last.stored else {
+            panic!("{last:?}");
+        };
+        assert_eq!(**shared, [4.0, 8.0]);
+        assert!(Arc::ptr_eq(&shared.all, &factors.all));
+        assert_eq!(last.values(&[8; 8]).unwrap(), [2.0, 2.0, 1.0, 1.0]);
+    }
 }

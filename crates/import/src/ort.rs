@@ -83,7 +83,9 @@ pub fn read(paths: [&Path; 2], bytes: [SharedBytes; 2]) -> Result<(Value, OrtSou
             program.weights(prefix, file, &mut weights)?;
             Ok(program)
         };
-        found.push(parse().map_err(|e: Error| e.in_file(paths[file]))?);
+        let parsed = parse().map_err(|e: Error| e.in_file(paths[file]));
+        bytes[file].intact()?;
+        found.push(parsed?);
     }
     let source = OrtSource {
         paths: paths.map(Path::to_path_buf),
@@ -277,14 +279,17 @@ fn constant(tensor: &Table<'_>) -> Result<Constant> {
     let shape = shape.ok_or_else(|| Error::malformed("a size is negative"))?;
     let (kind, range) = (tensor.i32(3)?, tensor.list(4, 1)?);
     let elements = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+    let Some(elements) = elements else {
+        let what = format!("the shape {shape:?} has too many elements");
+        return Err(Error::malformed(what).at_offset(range.start));
+    };
     let size = match kind {
         F32 => 4,
         U8 | I8 => 1,
         // Sizes and indices, which no weight is made of.
         _ => 0,
     };
-    let bytes = elements.and_then(|n| n.checked_mul(size));
-    if size > 0 && bytes != Some(range.len()) {
+    if size > 0 && elements.checked_mul(size) != Some(range.len()) {
         let what = format!("the shape {shape:?} does not fit {} bytes", range.len());
         return Err(Error::malformed(what).at_offset(range.start));
     }
@@ -399,7 +404,9 @@ impl TensorSource for OrtSource {
     fn read(&self, name: &str) -> Result<Tensor> {
         let weight = self.weights.get(name);
         let weight = weight.ok_or_else(|| Error::missing("there is no such tensor").of_tensor(name))?;
-        let values = weight.values(self.bytes[weight.file].as_ref().as_ref());
+        let bytes = &self.bytes[weight.file];
+        let values = weight.values(bytes.as_ref().as_ref());
+        bytes.intact()?;
         let tensor = Tensor::from_f32(weight.shape.clone(), values);
         let failed = |e| {
             Error::malformed("the data do not fit the shape")

@@ -8,8 +8,10 @@ use crate::{Error, Result, TokenizerFiles};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
-/// Longest token that is split; no known vocabulary has longer ones.
-const MAX_TOKEN_BYTES: usize = 1024;
+/// Longest token that is split; known vocabularies have tokens of up to 128 bytes.
+const MAX_TOKEN_BYTES: usize = 256;
+/// The rank of a pair that is no token.
+const NO_TOKEN: u32 = u32::MAX;
 /// Languages of Whisper by id, from that of the first on (`LANGUAGES` of OpenAI's tokenizer).
 const LANGUAGES: &str = "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi ml cy \
                          sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd gu \
@@ -60,16 +62,24 @@ impl<'a> Ranks<'a> {
 
     /// The tokens of `bytes`, made of pairs of lower rank than `below`: the pair of the lowest rank first.
     fn split<'b>(&self, bytes: &'b [u8], below: u32) -> Vec<&'b [u8]> {
-        let mut ends: Vec<usize> = (0..=bytes.len()).collect();
-        loop {
-            let pairs = ends.windows(3).enumerate();
-            let ranked = pairs.filter_map(|(i, e)| Some((*self.ids.get(&bytes[e[0]..e[2]])?, i)));
-            match ranked.min().filter(|(rank, _)| *rank < below) {
-                Some((_, i)) => ends.remove(i + 1),
-                None => break,
-            };
+        let mut starts: Vec<usize> = (0..=bytes.len()).collect();
+        let rank = |starts: &[usize], i: usize| match starts.get(i..i + 3) {
+            Some(of) => self.ids.get(&bytes[of[0]..of[2]]).copied().unwrap_or(NO_TOKEN),
+            None => NO_TOKEN,
+        };
+        // Of each part with the next. A merge changes two of them.
+        let mut ranks: Vec<u32> = (0..bytes.len()).map(|i| rank(&starts, i)).collect();
+        while let Some((lowest, i)) = ranks.iter().zip(0..).min()
+            && *lowest < below
+        {
+            starts.remove(i + 1);
+            ranks.remove(i + 1);
+            ranks[i] = rank(&starts, i);
+            if let Some(before) = i.checked_sub(1) {
+                ranks[before] = rank(&starts, before);
+            }
         }
-        ends.windows(2).map(|e| &bytes[e[0]..e[1]]).collect()
+        starts.windows(2).map(|e| &bytes[e[0]..e[1]]).collect()
     }
 
     /// Ids of a piece of text that is not divided into words first.
@@ -233,4 +243,75 @@ fn not_speech(ranks: &Ranks<'_>) -> Vec<u32> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As [`Ranks::split`] is defined.
+    fn split<'b>(ranks: &Ranks<'_>, bytes: &'b [u8], below: u32) -> Vec<&'b [u8]> {
+        let mut parts: Vec<&[u8]> = bytes.chunks(1).collect();
+        let mut at: Vec<usize> = (0..bytes.len()).collect();
+        loop {
+            let pairs = (1..parts.len()).filter_map(|i| {
+                let pair = &bytes[at[i - 1]..at[i] + parts[i].len()];
+                Some((*ranks.ids.get(pair)?, i, pair))
+            });
+            let Some((_, i, pair)) = pairs.min().filter(|(rank, ..)| *rank < below) else {
+                return parts;
+            };
+            parts[i - 1] = pair;
+            parts.remove(i);
+            at.remove(i);
+        }
+    }
+
+    fn single() -> Vec<Vec<u8>> {
+        (0..=u8::MAX).map(|byte| vec![byte]).collect()
+    }
+
+    #[test]
+    fn tokens_are_split_by_the_lowest_rank_first() {
+        let mut tokens = single();
+        let words = [
+            "aa", "ab", "ba", "aab", "aaa", "bab", "abab", "baa", "aaaa", "abaa", "aabaa",
+        ];
+        tokens.extend(words.map(|word| word.as_bytes().to_vec()));
+        let ranks = Ranks::new(tokens.iter().map(Vec::as_slice).collect()).unwrap();
+        let mut state = 1u32;
+        for length in (0..12).cycle().take(600) {
+            let bytes: Vec<u8> = (0..length)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    b"abaac"[(state >> 24) as usize % 5]
+                })
+                .collect();
+            for below in [256, 258, 261, u32::MAX] {
+                assert_eq!(
+                    ranks.split(&bytes, below),
+                    split(&ranks, &bytes, below),
+                    "{bytes:?} {below}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_longer_than_any_that_is_known_are_refused() {
+        let mut tokens = single();
+        // Each is the one before and a byte.
+        tokens.extend((2..=MAX_TOKEN_BYTES).map(|length| vec![b'a'; length]));
+        let ranks = Ranks::new(tokens.iter().map(Vec::as_slice).collect()).unwrap();
+        let longest = vec![b'a'; MAX_TOKEN_BYTES];
+        assert_eq!(ranks.split(&longest, u32::MAX), [&longest[..]]);
+        tokens.push(vec![b'a'; MAX_TOKEN_BYTES + 1]);
+        let error = Ranks::new(tokens.iter().map(Vec::as_slice).collect()).err().unwrap();
+        assert!(
+            error
+                .to_string()
+                .contains("token 511 should have 1 to 256 bytes, found 257"),
+            "{error}"
+        );
+    }
 }

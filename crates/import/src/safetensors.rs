@@ -240,7 +240,8 @@ impl TensorSource for SafetensorsSource {
             shape: vec![rows.len(), k],
             data_offsets: (start + rows.start * row_bytes, start + rows.end * row_bytes),
         };
-        Some(shard.read(name, &part))
+        let read = shard.read(name, &part);
+        Some(shard.bytes.intact().and(read))
     }
 
     fn describe(&self) -> String {

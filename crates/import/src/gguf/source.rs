@@ -463,7 +463,7 @@ impl TensorSource for GgufSource {
                 let tensor = Tensor::from_f32(vec![rows.len(), k], values);
                 tensor.map_err(|e| fail(Error::malformed("the values do not fit the shape").caused_by(e)))
             });
-        Some(tensor)
+        Some(part.bytes.intact().and(tensor))
     }
 
     fn describe(&self) -> String {

@@ -112,6 +112,32 @@ fn what_is_no_such_model_is_refused_with_the_place() {
     assert_eq!(tokens(&long).unwrap(), [[b'x'; 130]]);
 }
 
+#[test]
+fn shapes_of_too_many_elements_are_refused_for_every_type() {
+    let constant_of = |kind: i32, sizes: [i64; 2]| {
+        let mut bytes: Vec<u8> = Vec::new();
+        // The list of fields at 4, of which the last three are there; the table at 20; the sizes at 36; no data at 56.
+        bytes.extend(20u32.to_le_bytes());
+        for number in [14u16, 16, 0, 0, 4, 8, 12, 0] {
+            bytes.extend(number.to_le_bytes());
+        }
+        for number in [16, 36 - 24, kind, 56 - 32, 2] {
+            bytes.extend(number.to_le_bytes());
+        }
+        for size in sizes {
+            bytes.extend(size.to_le_bytes());
+        }
+        bytes.extend(0u32.to_le_bytes());
+        let buffer = Buffer::new(&bytes);
+        buffer.root().and_then(|table| constant(&table))
+    };
+    for kind in [F32, U8, I8, I64, 9] {
+        let error = constant_of(kind, [1 << 40, 1 << 40]).unwrap_err().to_string();
+        assert!(error.contains("too many elements"), "{kind}: {error}");
+        assert_eq!(constant_of(kind, [1 << 40, 0]).unwrap().shape, [1 << 40, 0]);
+    }
+}
+
 /// Offsets that lead to one place again and again cost no more than the file.
 #[test]
 fn parts_that_are_used_too_often_are_refused() {

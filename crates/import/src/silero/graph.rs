@@ -37,11 +37,12 @@ impl OnnxSource {
     pub(crate) fn new(path: &Path, bytes: SharedBytes, rate_hz: Option<u32>) -> Result<OnnxSource> {
         let weights = Program::parse(bytes.as_ref().as_ref())
             .and_then(|program| weights(&program, rate_hz))
-            .map_err(|e| e.in_file(path))?;
+            .map_err(|e| e.in_file(path));
+        bytes.intact()?;
         Ok(OnnxSource {
             path: path.to_owned(),
             bytes,
-            weights,
+            weights: weights?,
         })
     }
 }
@@ -65,6 +66,7 @@ impl TensorSource for OnnxSource {
         let bytes = self.bytes.as_ref().as_ref();
         let pieces = rows.pieces.iter().flat_map(|piece| bytes[piece.clone()].as_chunks().0);
         let values = pieces.map(|b| f32::from_le_bytes(*b)).collect();
+        self.bytes.intact()?;
         let failed = |e| {
             Error::malformed("the data do not fit the shape")
                 .of_tensor(name)

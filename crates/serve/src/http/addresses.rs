@@ -32,6 +32,41 @@ struct Fetching<'a> {
     begun: Instant,
 }
 
+/// The field of a part of this type that may have an address.
+fn field_of(kind: &str) -> Option<&'static str> {
+    match kind {
+        "image_url" | "input_image" => Some("image_url"),
+        "audio_url" => Some("audio_url"),
+        "image" => Some("source"),
+        _ => None,
+    }
+}
+
+/// Whether [`fetched`] has anything to do.
+pub(super) fn has_addresses(request: &Value) -> bool {
+    has(request, DEPTH)
+}
+
+fn has(value: &Value, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else {
+        return false;
+    };
+    match value {
+        Value::Array(items) => items.iter().any(|item| has(item, depth)),
+        Value::Object(fields) => {
+            let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
+            match field_of(kind).and_then(|name| fields.get(name)) {
+                Some(part) => {
+                    let url = part.get("url").unwrap_or(part).as_str();
+                    url.is_some_and(|url| !url.starts_with("data:"))
+                }
+                None => fields.values().any(|field| has(field, depth)),
+            }
+        }
+        _ => false,
+    }
+}
+
 /// Puts the files at all addresses into `request`, at most `bytes` of them together.
 pub(super) fn fetched(request: &mut Value, fetch: &dyn Fetch, bytes: usize) -> Result<(), ApiError> {
     let mut fetching = Fetching {
@@ -67,13 +102,7 @@ impl Fetching<'_> {
                         format!("{at}.{name}")
                     }
                 };
-                let named = match kind.as_str() {
-                    "image_url" | "input_image" => Some("image_url"),
-                    "audio_url" => Some("audio_url"),
-                    "image" => Some("source"),
-                    _ => None,
-                };
-                if let Some((name, part)) = named.and_then(|name| Some((name, fields.get_mut(name)?))) {
+                if let Some((name, part)) = field_of(&kind).and_then(|name| Some((name, fields.get_mut(name)?))) {
                     return self.part(part, of(name));
                 }
                 for (name, field) in fields.iter_mut() {
@@ -173,7 +202,9 @@ mod tests {
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUI="}},
                 {"type": "text", "text": "https://a/b.png"}]},
             {"role": "user", "content": "https://a/c.png"}], "tools": [{"url": "https://a/c.png"}]});
+        assert!(has_addresses(&request));
         fetched(&mut request, &Known, 100).unwrap();
+        assert!(!has_addresses(&request), "all are data now");
         let expected = json!({"messages": [
             {"role": "user", "content": [
                 {"type": "image_url", "image_url": {"url": url, "detail": "low"}},

@@ -68,11 +68,12 @@ struct Run {
 async fn read(app: &App, task: Task, headers: &HeaderMap, body: Body) -> Result<(Request<'static>, Bytes), ApiError> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.map(str::to_owned);
-    let bytes = body::collect(body, app.options.audio_bytes, UPLOAD_TIME).await;
-    let bytes = bytes.map_err(|e| match e.kind {
+    let arrived = body::collect(body, app.options.audio_bytes, UPLOAD_TIME, None).await;
+    let arrived = arrived.map_err(|e| match e.kind {
         Kind::TooLarge => audio::too_large(e),
         _ => e,
     })?;
+    let bytes = arrived.bytes;
     let work = move || {
         let request = audio::request(task, kind.as_deref(), &bytes)?;
         let file = bytes.slice_ref(request.file);

@@ -1,5 +1,6 @@
 //! Connections: listening, encryption, and stopping.
 
+use super::patience::Patient;
 use super::{App, ServeOptions};
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -15,6 +16,8 @@ use tokio::sync::{Semaphore, watch};
 
 /// Longest time for the headers of a request to arrive, and for a connection to be encrypted.
 const HEADER_TIME: Duration = Duration::from_secs(30);
+/// Longest time for the end of an answer to be read, of which nothing was read before.
+const END_TIME: Duration = Duration::from_secs(10);
 /// Longest time that connections get to send what is left after the last answer has ended.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
@@ -158,6 +161,8 @@ pub(super) async fn accept(listener: Listener, router: Router, app: &Arc<App>, s
             },
         };
         let _ = stream.set_nodelay(true);
+        // Whoever reads nothing for as long as an answer may take reads no end of it either.
+        let stream = Patient::new(stream, app.options.timeout.saturating_add(END_TIME));
         let service = TowerToHyperService::new(router.clone());
         let stopping = stopping.clone();
         #[cfg(feature = "tls")]

@@ -1,7 +1,7 @@
 //! Routes of files that are kept.
 
 use super::App;
-use super::body::{self, Form};
+use super::body::{self, Arrived, Form};
 use crate::protocol::openai::files::{self, Upload};
 use crate::protocol::openai::page::{self, Page};
 use crate::protocol::{ApiError, Kind};
@@ -82,8 +82,10 @@ async fn sent(app: &Arc<App>, headers: &HeaderMap, body: Body) -> Result<Value, 
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.map(str::to_owned);
     let most = app.options.file_bytes;
-    let bytes = body::collect(body, most.saturating_add(FORM_BYTES), UPLOAD_TIME).await?;
+    let longest = most.saturating_add(FORM_BYTES);
+    let Arrived { bytes, room } = body::collect(body, longest, UPLOAD_TIME, Some(&app.room)).await?;
     let kept = keeping.run(move |stores, owner| {
+        let _held = room;
         let Upload { file, name, purpose } = files::upload(kind.as_deref(), &bytes)?;
         if file.len() > most {
             let message = format!(

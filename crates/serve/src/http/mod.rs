@@ -14,7 +14,9 @@ mod metrics;
 mod ollama;
 mod openai;
 mod page;
+mod patience;
 mod realtime;
+mod room;
 mod route;
 mod run;
 mod store;
@@ -57,6 +59,9 @@ pub struct ServeOptions {
     pub allowed_origins: Vec<String>,
     /// Most bytes of a request's body.
     pub body_bytes: usize,
+    /// Most bytes of all bodies that are received and read at once; recordings, which have a number of their own, and bodies of up to
+    /// 64 KiB do not count.
+    pub bodies_bytes: usize,
     /// Folder of files and vector stores. Without it none are kept.
     pub data: Option<PathBuf>,
     /// Folders that can be searched as vector stores, and are kept in step with their indexes.
@@ -112,6 +117,7 @@ impl ServeOptions {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             body_bytes: 16 << 20,
+            bodies_bytes: 256 << 20,
             data: None,
             documents: Vec::new(),
             extract: None,
@@ -144,6 +150,7 @@ pub(crate) struct App {
     stores: Option<Arc<Stores>>,
     folders: Arc<Folders>,
     recordings: Arc<Semaphore>,
+    room: room::Room,
     page: page::Page,
     tools: tools::Known,
     draining: AtomicBool,
@@ -183,6 +190,7 @@ impl App {
             folders: Arc::new(Folders::new(&options.documents, options.extract.as_ref())),
             stores,
             recordings: Arc::new(Semaphore::new(options.recordings)),
+            room: room::Room::new(options.bodies_bytes),
             tools: tools::Known::default(),
             models,
             options,

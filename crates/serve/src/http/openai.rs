@@ -1,6 +1,7 @@
 //! Routes of OpenAI's APIs, and of tokens.
 
 use super::body::{self, Form};
+use super::files::in_background;
 use super::guard::Tenant;
 use super::route::{Facts, Hints};
 use super::stream::{self, Asked, Wire};
@@ -17,6 +18,9 @@ use cactus_engine::CancelToken;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Most token ids that are written out, where a model does not take more.
+const MOST_IDS: usize = 131_072;
 
 type Shared = State<Arc<App>>;
 
@@ -75,14 +79,20 @@ pub(super) async fn completions(State(app): Shared, Extension(tenant): Extension
     };
     if encoder.echoes_ids() {
         // Prompts of ids are echoed as text.
-        match app.models.acquire(app.here(&job.model)).await {
-            Ok(lease) => {
-                if let Ok(tokenizer) = lease.model().scheduler.model().tokenizer() {
-                    encoder.spell(|ids| tokenizer.decode(ids, false));
-                }
-            }
+        let lease = match app.models.acquire(app.here(&job.model)).await {
+            Ok(lease) => lease,
             Err(e) => return failed(&e),
-        }
+        };
+        let spelled = in_background(move || {
+            if let Ok(tokenizer) = lease.model().scheduler.model().tokenizer() {
+                encoder.spell(|ids| tokenizer.decode(ids, false));
+            }
+            Ok(encoder)
+        });
+        encoder = match spelled.await {
+            Ok(spelled) => spelled,
+            Err(e) => return failed(&e),
+        };
     }
     stream::answer(
         app,
@@ -253,18 +263,37 @@ pub(super) async fn detokenize(State(app): Shared, body: Body) -> Response {
         let ids = ids.ok_or_else(|| fields.wrong("tokens", "expected a list of token ids"))?;
         Ok((model, ids))
     });
-    let result: Result<Value, ApiError> = async {
+    let result: Result<String, ApiError> = async {
         let (model, ids) = read.await?;
         let lease = app
             .models
             .acquire(app.only_here(&model, "tokens are written out")?)
             .await?;
-        let tokenizer = lease.model().scheduler.model().tokenizer();
-        let text = tokenizer
-            .map_err(|e| crate::protocol::api_error(&e, ""))?
-            .decode(&ids, false);
-        Ok(json!({"content": text, "prompt": text}))
+        in_background(move || {
+            let model = lease.model().scheduler.model();
+            let most = model.program().context_tokens().max(MOST_IDS);
+            if ids.len() > most {
+                let message = format!("`tokens`: found {} ids, expected at most {most}", ids.len());
+                return Err(ApiError::field("tokens", message));
+            }
+            let tokenizer = model.tokenizer().map_err(|e| crate::protocol::api_error(&e, ""))?;
+            // The text may be long: it is not copied before it is written.
+            let text = tokenizer.decode(&ids, false);
+            let answer = Spelled {
+                content: &text,
+                prompt: &text,
+            };
+            serde_json::to_string(&answer).map_err(|e| ApiError::new(Kind::Server, e.to_string()))
+        })
+        .await
     }
     .await;
-    result.map_or_else(|e| failed(&e), |value| body::json(&value))
+    result.map_or_else(|e| failed(&e), body::json_text)
+}
+
+/// The text of tokens, as llama-server and vLLM call it.
+#[derive(serde::Serialize)]
+struct Spelled<'a> {
+    content: &'a str,
+    prompt: &'a str,
 }

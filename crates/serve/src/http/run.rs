@@ -97,11 +97,14 @@ async fn in_time<T>(
     tokio::select! {
         biased;
         error = app.halted() => Err(error),
-        waited = tokio::time::timeout_at(deadline, wait) => waited.unwrap_or_else(|_| {
-            let message = "the answer took longer than this server allows; ask for fewer tokens";
-            Err(ApiError::new(Kind::Server, message).with_code("timeout"))
-        }),
+        waited = tokio::time::timeout_at(deadline, wait) => waited.unwrap_or_else(|_| Err(too_long())),
     }
+}
+
+/// The end of an answer whose time is over.
+pub(super) fn too_long() -> ApiError {
+    let message = "the answer took longer than this server allows; ask for fewer tokens";
+    ApiError::new(Kind::Server, message).with_code("timeout")
 }
 
 /// What comes of an answer.
@@ -167,7 +170,8 @@ pub(super) struct Run {
     first: Option<Duration>,
     /// Nothing of it follows.
     over: bool,
-    deadline: tokio::time::Instant,
+    /// When it has to be read.
+    pub(super) deadline: tokio::time::Instant,
     /// How long a stream may be silent.
     pub(super) ping: Duration,
     _kept: Recorded,

@@ -4,7 +4,7 @@ use super::App;
 use super::body::{self, Form};
 use super::guard::Tenant;
 use super::route::{Hints, replaced};
-use super::run::{Next, Run, start};
+use super::run::{self, Next, Run, start};
 use crate::protocol::{ApiError, Encoder, Event, Frame, Job};
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -14,9 +14,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 /// Pieces that wait for a reader; then the answer goes on, and its events wait in their own queue.
 pub(super) const WAITING_PIECES: usize = 16;
+
+/// Frames after which a piece is sent, however much has happened: what comes as fast as it is encoded holds up nobody else.
+const PIECE_FRAMES: usize = 64;
 
 /// How a stream is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +71,7 @@ pub(super) async fn answer<E: Encoder + Clone + 'static>(
     voice.begin(&run, &mut out);
     if stream {
         let known = run.facts();
-        let (sender, receiver) = mpsc::channel(WAITING_PIECES);
+        let (sender, receiver) = mpsc::channel(WAITING_PIECES + 1);
         tokio::spawn(async move {
             tokio::select! {
                 // Whoever read has gone: the answer is dropped, and so cancelled.
@@ -170,7 +174,7 @@ async fn whole<E: Encoder + Clone>(mut run: Run, voice: &mut Voice<E>) -> Result
     Ok(run)
 }
 
-/// Encodes what comes next and all that happened already; whether the answer has ended.
+/// Encodes what comes next and what happened already, up to a piece; whether the answer has ended.
 async fn step<E: Encoder + Clone>(run: &mut Run, voice: &mut Voice<E>, out: &mut Vec<Frame>) -> Result<bool, ApiError> {
     let mut next = run.next().await?;
     loop {
@@ -185,6 +189,7 @@ async fn step<E: Encoder + Clone>(run: &mut Run, voice: &mut Voice<E>, out: &mut
         next = match matches!(this, Next::Said(_, Event::End(_))) && run.facts().is_some() {
             // The last of the answer goes out with what is known of it.
             true => run.next().await?,
+            false if out.len() >= PIECE_FRAMES => return Ok(false),
             false => match run.next_now()? {
                 None => return Ok(false),
                 next => next,
@@ -201,10 +206,25 @@ async fn send<E: Encoder + Clone>(
     wire: Wire,
     to: &mpsc::Sender<Bytes>,
 ) -> bool {
+    // The end of an answer that nobody reads in time has a place of its own.
+    let Ok(last) = to.clone().reserve_owned().await else {
+        return false;
+    };
     let mut ended = Ok(false);
     loop {
-        if !out.is_empty() && to.send(wire.write(&mut out)).await.is_err() {
-            return false;
+        if !out.is_empty() {
+            match tokio::time::timeout_at(run.deadline, to.reserve()).await {
+                Ok(Ok(place)) => place.send(wire.write(&mut out)),
+                Ok(Err(_)) => return false,
+                Err(_) => {
+                    if ended == Ok(false) {
+                        voice.encoder.fail(&run::too_long(), &mut out);
+                        ended = Err(());
+                    }
+                    last.send(wire.write(&mut out));
+                    return ended.is_ok();
+                }
+            }
         }
         if ended != Ok(false) {
             return ended.is_ok();
@@ -218,11 +238,11 @@ async fn send<E: Encoder + Clone>(
             Ok(Ok(over)) => ended = Ok(over),
             // Lines have no comments.
             Err(_) if wire == Wire::Lines => {}
-            Err(_) => {
-                if to.send(Bytes::from_static(b": ping\n\n")).await.is_err() {
-                    return false;
-                }
-            }
+            // Where no place is left, it is not the answer that is silent.
+            Err(_) => match to.try_send(Bytes::from_static(b": ping\n\n")) {
+                Err(TrySendError::Closed(_)) => return false,
+                Ok(()) | Err(TrySendError::Full(_)) => {}
+            },
         }
     }
 }

@@ -174,6 +174,17 @@ impl Loaded {
         })
     }
 
+    /// Whether it has stopped after a failure, and has to be loaded anew.
+    pub(super) fn has_failed(&self) -> bool {
+        self.writer().is_some_and(|writer| writer.scheduler.has_failed())
+    }
+
+    /// Whether it is better loaded anew when nobody uses it.
+    pub(super) fn is_spent(&self) -> bool {
+        self.writer()
+            .is_some_and(|writer| writer.scheduler.model().has_spent_media())
+    }
+
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
         match self {

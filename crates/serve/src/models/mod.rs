@@ -238,6 +238,13 @@ impl Models {
     fn lease<T: Role>(self: &Arc<Self>, index: usize) -> Option<Lease<T>> {
         let mut slots = self.slots();
         let slot = &mut slots[index];
+        if slot.loaded.as_ref().is_some_and(Loaded::has_failed) {
+            tracing::error!(model = slot.source.name, "stopped after a failure; it is loaded anew");
+            unload(slot);
+        }
+        if slot.leases == 0 && slot.loaded.as_ref().is_some_and(Loaded::is_spent) {
+            unload(slot);
+        }
         let loaded = T::of(slot.loaded.as_ref()?)?;
         slot.leases += 1;
         slot.used = Instant::now();

@@ -5,7 +5,8 @@ use super::{BatchRecord, EntryRecord, Stores, Work, full, held, missing, now, se
 use crate::protocol::openai::page::Page;
 use crate::protocol::openai::vector_stores::{Attach, Counts};
 use crate::protocol::{ApiError, Kind, new_id};
-use cactus_rag::{Collection, PIECE_TOKENS};
+use cactus_rag::{Collection, Error, PIECE_TOKENS};
+use cactus_retrieval::ErrorKind;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,8 +169,13 @@ impl Stores {
         if !self.inner().stores.contains_key(store) {
             return Ok(());
         }
-        let removed = Collection::new(&self.folder.index(store)).remove(file);
-        removed.map_err(|e| searching::of_index(&e))?;
+        match Collection::new(&self.folder.index(store)).remove(file) {
+            // The store was not deleted, as was just seen: its index is lost, and so are all pieces of the file.
+            Err(Error::Index(e)) if e.kind() == ErrorKind::NotFound => {
+                tracing::error!(error = %e, "the index of a vector store is missing");
+            }
+            removed => removed.map_err(|e| searching::of_index(&e))?,
+        }
         let mut inner = self.inner();
         if let Some(kept) = inner.stores.get_mut(store) {
             self.folder.remove_entry(store, file)?;

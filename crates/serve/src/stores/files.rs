@@ -89,7 +89,7 @@ impl Stores {
             drop(inner);
             match self.detach(owner, &store, &file) {
                 // Somebody else was faster.
-                Err(e) if e.kind == Kind::NotFound => {}
+                Err(e) if e.kind == Kind::NotFound && !self.inner().stores.get(&store).is_some_and(|s| has(&s)) => {}
                 other => other?,
             }
         }

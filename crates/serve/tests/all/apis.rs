@@ -114,7 +114,17 @@ fn completions_take_texts_and_ids() {
     let tokens = server.post("/tokenize", &json!({"content": "Hello"})).json();
     let ids = &tokens["tokens"];
     let text = server.post("/detokenize", &json!({"tokens": ids})).json();
-    assert_eq!(text["content"], "Hello");
+    assert_eq!(text, json!({"content": "Hello", "prompt": "Hello"}));
+    let most = 131_072;
+    let many = |count: usize| json!({"tokens": vec![&ids[0]; count]});
+    let text = server.post("/detokenize", &many(most)).json();
+    assert!(text["content"].as_str().unwrap().len() >= most);
+    let error = server.post("/detokenize", &many(most + 1)).error(400);
+    assert_eq!(error["error"]["param"], "tokens");
+    assert_eq!(
+        error["error"]["message"],
+        "`tokens`: found 131073 ids, expected at most 131072"
+    );
     let body = json!({"prompt": ids, "max_tokens": 6, "temperature": 0, "logprobs": 1, "ignore_eos": true});
     let whole = server.post("/v1/completions", &body).json();
     assert_eq!(whole["choices"][0]["logprobs"]["tokens"].as_array().unwrap().len(), 6);

@@ -1,7 +1,9 @@
 //! Whom the server lets in, what it refuses, and what happens to those who leave.
 
 use crate::support::{Reply, Server, bundle};
-use cactus_serve::models::Source;
+use cactus_engine::GenerateOptions;
+use cactus_engine::scheduler::Request;
+use cactus_serve::models::{ModelLimits, Models, Source};
 use cactus_serve::protocol::{anthropic, ollama, openai, order};
 use cactus_serve::{OPENAPI, ROUTES};
 use serde_json::{Value, json};
@@ -66,6 +68,34 @@ fn bodies_that_are_no_request_are_refused() {
         message.contains("not") && error["error"]["param"] == "response_format",
         "{error}"
     );
+}
+
+#[test]
+fn bodies_of_many_values_and_more_bytes_than_there_is_room_for_are_refused() {
+    let server = Server::with(|options, _| options.bodies_bytes = 1 << 20);
+    let many = format!("[{}0]", "0,".repeat(1 << 21));
+    let error = server.send("POST", "/v1/embeddings", &[], many.as_bytes()).error(413);
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("2097154") && message.contains("2097152"), "{message}");
+    // Who sends slowly keeps the room; short bodies need none.
+    let head = |length: usize| {
+        format!(
+            "POST /v1/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n",
+            server.address
+        )
+    };
+    let mut slow = TcpStream::connect(server.address).unwrap();
+    slow.write_all(head(2 << 20).as_bytes()).unwrap();
+    slow.write_all(&[b' '; 128 << 10]).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let long = format!("{}[]", " ".repeat(100_000));
+    let refused = server.send("POST", "/v1/embeddings", &[], long.as_bytes());
+    assert_eq!(refused.error(429)["error"]["type"], "rate_limit_error");
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    server.post("/v1/chat/completions", &short()).json();
+    drop(slow);
+    let read = server.send("POST", "/v1/embeddings", &[], long.as_bytes());
+    assert_eq!(read.status, 400, "{}", read.body);
 }
 
 #[test]
@@ -208,6 +238,62 @@ fn slow_readers_hold_up_nobody() {
     order::chat(&frames).unwrap();
 }
 
+/// A stream without an end that is not read, with much more in it than fits between both ends.
+#[cfg(unix)]
+fn unread(server: &Server) -> TcpStream {
+    let mut stream = server.narrow();
+    let mut body = endless();
+    body["logprobs"] = Value::Bool(true);
+    body["top_logprobs"] = Value::from(20);
+    let body = body.to_string();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        server.address,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+#[cfg(unix)]
+#[test]
+fn those_who_do_not_read_keep_neither_model_nor_connection() {
+    let server = Server::with(|options, limits| {
+        options.timeout = Duration::from_secs(2);
+        options.connections = 1;
+        limits.idle = Some(Duration::ZERO);
+    });
+    let silent = unread(&server);
+    // Nobody else is let in before the only connection is free.
+    server.wait("the model is in use", |server| {
+        server.get("/v1/models").json()["data"][0]["loaded"] == false
+    });
+    drop(silent);
+}
+
+#[cfg(unix)]
+#[test]
+fn those_who_read_too_late_are_told() {
+    let server = Server::with(|options, limits| {
+        options.timeout = Duration::from_secs(2);
+        limits.idle = Some(Duration::ZERO);
+    });
+    let late = unread(&server);
+    server.wait("the answer does not begin", |server| {
+        server.metric("requests_running") == 1.0
+    });
+    server.wait("the model is in use", |server| {
+        server.get("/v1/models").json()["data"][0]["loaded"] == false
+    });
+    let text = Reply::read_rest(late);
+    assert!(
+        text.contains("the answer took longer than this server allows"),
+        "{}",
+        &text[text.len().saturating_sub(2000)..]
+    );
+    assert!(text.ends_with("0\r\n\r\n"), "the stream has an end");
+}
+
 #[test]
 fn too_many_requests_are_told_when_to_come_back() {
     let server = Server::with(|_, limits| {
@@ -298,6 +384,31 @@ fn models_that_cannot_be_loaded_say_why() {
         message,
         "the model `missing` cannot be loaded: there is no model at `/nowhere`"
     );
+}
+
+#[test]
+fn models_that_stopped_after_a_failure_are_loaded_anew() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let models = Models::new(vec![Source::folder(bundle())], ModelLimits::default());
+        let lease = models.acquire("").await.unwrap();
+        let scheduler = Arc::clone(&lease.model().scheduler);
+        let request = || Request::new(vec![1, 2], GenerateOptions::default());
+        let fails = |event| panic!("a defect, met at {event:?}");
+        scheduler.submit(request(), Box::new(fails)).unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while !scheduler.has_failed() {
+            assert!(Instant::now() < until, "it goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(scheduler.submit(request(), Box::new(drop)).is_err());
+        // Whoever has the model still keeps no other from a new one.
+        let again = models.acquire("").await.unwrap();
+        assert!(!Arc::ptr_eq(&again.model().scheduler, &scheduler));
+        again.model().scheduler.submit(request(), Box::new(drop)).unwrap();
+        let third = models.acquire("").await.unwrap();
+        assert!(Arc::ptr_eq(&third.model().scheduler, &again.model().scheduler));
+    });
 }
 
 #[test]

@@ -485,6 +485,23 @@ fn files_that_are_deleted_while_they_are_read_leave_nothing() {
 }
 
 #[test]
+fn files_of_stores_whose_index_is_missing_can_be_deleted() {
+    let case = Case::new();
+    let (bread, tea) = (
+        case.file("bread.md", BREAD.as_bytes()),
+        case.file("tea.txt", TEA.as_bytes()),
+    );
+    let store = case.store(&[&bread, &tea]);
+    std::fs::remove_file(case.data.path().join("stores").join(&store).join("index")).unwrap();
+    assert_eq!(case.delete(&format!("/v1/files/{bread}")).json()["deleted"], true);
+    let entry = format!("/v1/vector_stores/{store}/files/{tea}");
+    assert_eq!(case.delete(&entry).json()["deleted"], true);
+    let kept = case.get(&format!("/v1/vector_stores/{store}"));
+    assert_eq!(kept["file_counts"]["total"], 0);
+    case.delete(&format!("/v1/vector_stores/{store}")).json();
+}
+
+#[test]
 fn what_was_under_way_when_a_server_ended_goes_on() {
     let case = Case::new();
     let (bread, tea) = (
