@@ -1,8 +1,8 @@
 //! Adding a file to a bundle that is complete, and putting a bundle in place.
 
-use crate::writer::{check_destination, json, place, write_synced};
+use crate::writer::{check_destination, json, place};
 use crate::{Bundle, Checksum, Error, ErrorKind, FileEntry, MANIFEST_PATH, Manifest, Result};
-use std::fs;
+use cactus_base::Readers;
 use std::path::Path;
 
 /// Adds the file `path` (relative with `/`) to the bundle in `folder`, or replaces it, and lists it in the manifest: for what
@@ -34,9 +34,10 @@ fn put_manifest(folder: &Path, manifest: &mut Manifest) -> Result<()> {
 
 /// Replaces a file by one that is whole.
 fn put(path: &Path, bytes: &[u8]) -> Result<()> {
-    let beside = path.with_extension("new");
-    write_synced(&beside, bytes)?;
-    fs::rename(&beside, path).map_err(|e| Error::io(path, "replace it", e))
+    if let Some(parent) = path.parent() {
+        cactus_base::remove_unfinished(parent);
+    }
+    cactus_base::replace_file(path, Readers::Usual, bytes).map_err(|e| Error::io(path, "replace it", e))
 }
 
 /// Moves the bundle in `folder` to `destination`, on the same file system, as a writer does at its end: with `replace`, a

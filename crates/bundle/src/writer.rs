@@ -235,7 +235,7 @@ impl BundleWriter {
 }
 
 /// Writes a file and has it on the device.
-pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let mut file = File::create(path)?;
         file.write_all(bytes)?;

@@ -225,6 +225,20 @@ fn writer_that_was_killed_leaves_what_the_next_one_removes() {
 }
 
 #[test]
+fn amending_puts_away_what_a_killed_process_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(&dir.path().join("m"), false).unwrap();
+    let left = path.join("components/.manifest.json.new-0123456789abcdef");
+    fs::write(&left, b"{").unwrap();
+    cactus_bundle::amend(&path, "a.json", b"1").unwrap();
+    assert!(!left.exists());
+    let missing = dir.path().join("missing");
+    let error = cactus_bundle::amend(&missing, "a.json", b"1").unwrap_err();
+    assert_eq!(error.kind(), Bundle::open(&missing).unwrap_err().kind());
+    assert!(!missing.exists(), "nothing is made where no bundle is");
+}
+
+#[test]
 fn not_a_bundle_and_missing_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(Bundle::open(dir.path()).unwrap_err().kind(), ErrorKind::NotABundle);

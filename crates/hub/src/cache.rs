@@ -5,10 +5,10 @@ use crate::error::{Error, IoContext, Result};
 use crate::lock;
 use crate::progress::Progress;
 use crate::spec::is_key;
-use cactus_base::Lock;
+use cactus_base::{Lock, Readers, replace_file};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Environment variable that names the cache folder.
@@ -357,8 +357,7 @@ fn write_record(dir: &Path, record: &Record) -> Result<()> {
     // A record is plain strings and numbers: serializing it cannot fail.
     let mut text = serde_json::to_vec_pretty(record).map_err(|e| Error::io("write", &path, e.into()))?;
     text.push(b'\n');
-    let mut file = File::create(&path).at("create", &path)?;
-    file.write_all(&text).and_then(|()| file.sync_all()).at("write", &path)
+    replace_file(&path, Readers::Usual, &text).at("write", &path)
 }
 
 /// Removes a folder and all in it; one that does not exist is fine.

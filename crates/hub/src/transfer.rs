@@ -8,6 +8,7 @@ use crate::digest::{CHUNK_BYTES, Hasher, Promise};
 use crate::error::{Error, IoContext, Result};
 use crate::selection::RemoteFile;
 use crate::token::Token;
+use cactus_base::put_in_place;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -83,7 +84,7 @@ impl Transfer<'_> {
             Err(Error::Checksum { .. }) if resumed => self.complete(&part, watch)?,
             other => other?,
         };
-        fs::rename(&part, target).at("rename into place", target)?;
+        put_in_place(&part, target).at("rename into place", target)?;
         Ok(found)
     }
 
