@@ -6,8 +6,9 @@ use crate::lock;
 use crate::progress::Progress;
 use crate::spec::is_key;
 use cactus_base::{Lock, Readers, replace_file};
+use cactus_bundle::{Scratch, place_folder, remove_abandoned};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -191,6 +192,10 @@ impl Cache {
     /// [`crate::ErrorKind::Io`] where the record exists and cannot be read.
     pub(crate) fn whole_source(&self, key: &str) -> Result<Option<(PathBuf, Record)>> {
         let dir = self.source_dir(key);
+        if !dir.exists() {
+            // Where a process ended while the old one stood aside, that one comes back.
+            remove_abandoned(&self.root.join("sources"));
+        }
         let Some(record) = read_record(&dir)? else {
             return Ok(None);
         };
@@ -201,17 +206,24 @@ impl Cache {
         Ok(whole.then_some((dir, record)))
     }
 
-    /// Makes the finished folder `staged` the source `key`, by one rename. An older or damaged one goes away first.
+    /// Makes the finished folder `staged` the source `key`, in the place of an older or damaged one, which is there until then, and still
+    /// where this fails.
     pub(crate) fn publish(&self, staged: &Path, key: &str, record: &Record) -> Result<PathBuf> {
         let target = self.source_dir(key);
         write_record(staged, record)?;
-        let parent = self.root.join("sources");
-        fs::create_dir_all(&parent).at("create", &parent)?;
-        remove_tree(&target)?;
-        fs::rename(staged, &target).at("rename into place", &target)?;
-        // The entry of the folder itself, where the platform can sync a folder.
-        if let Ok(dir) = File::open(&parent) {
-            let _ = dir.sync_all();
+        let failed = |e: cactus_bundle::Error| {
+            let io = std::error::Error::source(&e).and_then(|e| e.downcast_ref::<io::Error>());
+            let kind = io.map_or(io::ErrorKind::Other, io::Error::kind);
+            Error::io("put the new model at", &target, io::Error::new(kind, e.to_string()))
+        };
+        // Out of the staging folder first: where this ends on the way, nothing takes the older one for what was fetched.
+        let scratch = Scratch::beside(&target).map_err(failed)?;
+        let whole = scratch.join("model");
+        fs::rename(staged, &whole).at("rename", staged)?;
+        if let Err(e) = place_folder(&whole, &target) {
+            // The next fetch goes on from there.
+            let _ = fs::rename(&whole, staged);
+            return Err(failed(e));
         }
         Ok(target)
     }
@@ -460,6 +472,20 @@ mod tests {
         assert_eq!(cache.remove("a", Some("int8")).unwrap().len(), 1);
         assert_eq!(cache.remove("a", None).unwrap().len(), 1);
         assert_eq!(cache.remove("a", None).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn source_stays_where_the_new_one_cannot_be_published() {
+        let (_dir, cache) = cache();
+        let path = publish(&cache, "a", b"old");
+        // A folder cannot be moved into itself.
+        let record = Record::new("a".into(), vec![], None, None);
+        let error = cache.publish(cache.root(), "a", &record).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!(fs::read(path.join("m.gguf")).unwrap(), b"old");
+        publish(&cache, "a", b"new");
+        assert_eq!(fs::read(path.join("m.gguf")).unwrap(), b"new");
+        assert_eq!(fs::read_dir(cache.root().join("sources")).unwrap().count(), 1);
     }
 
     #[test]
