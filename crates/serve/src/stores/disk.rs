@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// Before the name of a store that is gone, until its folder is.
 const GONE: &str = "gone-";
+/// How the name of every store begins.
+const STORE: &str = "vs_";
 /// Largest record, in bytes.
 const MAX_RECORD: u64 = 16 << 20;
 
@@ -144,15 +146,25 @@ impl Folder {
         Ok(found)
     }
 
-    /// All stores.
+    /// All stores. What is not whole of those that were made here goes away; what others have put there is left alone.
     pub(super) fn stores(&self) -> Result<Vec<Kept>, Refused> {
         let mut found = Vec::new();
         for path in paths(&self.path.join("stores"))? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let is_whole = path.join("store.json").exists();
-            if name.starts_with(GONE) || !is_whole {
-                // Deleted, or never made whole.
-                let _ = fs::remove_dir_all(&path);
+            let (is_gone, id) = match name.strip_prefix(GONE) {
+                Some(id) => (true, id),
+                None => (false, name),
+            };
+            if !id.starts_with(STORE) {
+                tracing::warn!(path = %path.display(), "not a store: it is left alone");
+                continue;
+            }
+            // Only where there is certainly no record was it never made whole: a disk that fails says no such thing.
+            let kept = path.join("store.json");
+            if is_gone || !kept.try_exists().map_err(|e| (kept, e.to_string()))? {
+                if let Err(error) = fs::remove_dir_all(&path) {
+                    tracing::warn!(path = %path.display(), %error, "cannot remove what is left of a store");
+                }
                 continue;
             }
             found.push(Kept {
@@ -310,6 +322,29 @@ mod tests {
         Folder::open(&path).unwrap();
         let (_, why) = Folder::open(&record).unwrap_err();
         assert!(!why.is_empty(), "a file is no folder");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn stores_whose_record_cannot_be_looked_at_and_what_others_put_there_stay() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = Folder::open(data.path()).unwrap();
+        let stores = data.path().join("stores");
+        for name in ["vs_half", "gone-vs_b", "notes", "gone-fishing"] {
+            fs::create_dir(stores.join(name)).unwrap();
+            fs::write(stores.join(name).join("index"), b"1").unwrap();
+        }
+        assert!(folder.stores().unwrap().is_empty());
+        let there = ["vs_half", "gone-vs_b", "notes", "gone-fishing"].map(|name| stores.join(name).exists());
+        assert_eq!(there, [false, false, true, true]);
+        // A record that leads to itself stands for a disk that answers with an error.
+        folder.begin_store("vs_a").unwrap();
+        fs::write(folder.index("vs_a"), b"1").unwrap();
+        let record = stores.join("vs_a/store.json");
+        std::os::unix::fs::symlink(&record, &record).unwrap();
+        let (which, _) = folder.stores().unwrap_err();
+        assert_eq!(which, record);
+        assert!(folder.index("vs_a").exists());
     }
 
     #[test]
