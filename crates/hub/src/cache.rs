@@ -6,7 +6,7 @@ use crate::lock;
 use crate::progress::Progress;
 use crate::spec::is_key;
 use cactus_base::{Lock, Readers, replace_file};
-use cactus_bundle::{Scratch, place_folder, remove_abandoned};
+use cactus_bundle::{Checksum, FileEntry, MANIFEST_PATH, Manifest, Scratch, place_folder, remove_abandoned};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -185,8 +185,8 @@ impl Cache {
         self.root.join("locks").join(format!("{key}.lock"))
     }
 
-    /// The whole source under `key` with its record; `None` where there is none, or where a file's size is not the
-    /// recorded one (content is checked by [`Cache::verify`]).
+    /// The whole source under `key` with its record; `None` where there is none, or where a file's size is neither the
+    /// recorded one nor that of a bundle which was amended (content is checked by [`Cache::verify`]).
     ///
     /// # Errors
     /// [`crate::ErrorKind::Io`] where the record exists and cannot be read.
@@ -199,10 +199,11 @@ impl Cache {
         let Some(record) = read_record(&dir)? else {
             return Ok(None);
         };
-        let whole = record
-            .files
-            .iter()
-            .all(|f| fs::metadata(dir.join(&f.path)).is_ok_and(|m| m.is_file() && m.len() == f.bytes));
+        let amended = Amended::of(&dir, &record);
+        let whole = record.files.iter().all(|f| {
+            let here = fs::metadata(dir.join(&f.path)).ok().filter(fs::Metadata::is_file);
+            here.is_some_and(|m| m.len() == f.bytes || amended.has_size(&f.path, m.len()))
+        });
         Ok(whole.then_some((dir, record)))
     }
 
@@ -306,7 +307,8 @@ impl Cache {
         Ok(gone)
     }
 
-    /// Reads every file of the source `key` and compares digests.
+    /// Reads every file of the source `key` and compares digests: the recorded ones, or of what a bundle was amended with those of
+    /// its manifest.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Checksum`] naming the first file that differs or is missing, [`crate::ErrorKind::NotFound`]
@@ -320,6 +322,7 @@ impl Cache {
                 suggestions: crate::suggest(key, self.list()?.iter().map(|item| item.key.as_str())),
             });
         };
+        let amended = Amended::of(&dir, &record);
         for file in &record.files {
             progress.event(crate::Event::Verify { name: &file.path });
             let path = dir.join(&file.path);
@@ -328,7 +331,7 @@ impl Cache {
                 Err(_) if !path.exists() => "no file".to_owned(),
                 Err(error) => return Err(error),
             };
-            if found != file.sha256 {
+            if found != file.sha256 && !amended.has_content(&dir, &file.path) {
                 return Err(Error::Checksum {
                     file: path,
                     expected: file.sha256.clone(),
@@ -340,6 +343,37 @@ impl Cache {
             }
         }
         Ok(record)
+    }
+}
+
+/// What may have changed in a source since it came: a bundle is amended with what is learned of the model (`cactus calibrate`), which writes
+/// its manifest anew. The manifest has a checksum of itself and those of the files that it lists; weights are not among them.
+struct Amended(Option<Manifest>);
+
+impl Amended {
+    fn of(dir: &Path, record: &Record) -> Amended {
+        let is_bundle = record.entry.is_none() && record.files.iter().any(|f| f.path == MANIFEST_PATH);
+        Amended(is_bundle.then(|| Manifest::read(dir).ok()).flatten())
+    }
+
+    /// Whether a file may have so many bytes.
+    fn has_size(&self, path: &str, bytes: u64) -> bool {
+        self.0.as_ref().is_some_and(|manifest| {
+            let listed = manifest.files.get(path);
+            path == MANIFEST_PATH || listed.is_some_and(|entry| entry.bytes == bytes)
+        })
+    }
+
+    /// Whether a file is what the manifest says that it is.
+    fn has_content(&self, dir: &Path, path: &str) -> bool {
+        self.0.as_ref().is_some_and(|manifest| {
+            let listed = manifest.files.get(path);
+            let is_listed = |entry: &FileEntry| {
+                fs::read(dir.join(path))
+                    .is_ok_and(|bytes| bytes.len() as u64 == entry.bytes && Checksum::of(&bytes) == entry.xxh3)
+            };
+            path == MANIFEST_PATH || listed.is_some_and(is_listed)
+        })
     }
 }
 
