@@ -102,11 +102,7 @@ impl Transfer<'_> {
             .at("open", part)?;
         let resumes = self.file.promise.resumes();
         let length = file.metadata().at("read", part)?.len();
-        let kept = match self.file.promise.hex() {
-            _ if !resumes || length > self.file.bytes => 0,
-            Some(_) => length,
-            None => synced_bytes(length),
-        };
+        let kept = kept_bytes(self.file, length);
         if kept < length {
             file.set_len(kept).at("truncate", part)?;
         }
@@ -299,6 +295,15 @@ impl Transfer<'_> {
             attempt: self.attempt(),
             reason,
         }
+    }
+}
+
+/// With how many bytes of a part that has `length` a transfer of the file goes on.
+pub(crate) fn kept_bytes(file: &RemoteFile, length: u64) -> u64 {
+    match file.promise.hex() {
+        _ if !file.promise.resumes() || length > file.bytes => 0,
+        Some(_) => length,
+        None => synced_bytes(length),
     }
 }
 
