@@ -1,13 +1,15 @@
-//! Aligned buffers, checked arithmetic, the knob registry, locks between processes and the resident thread pool.
+//! Aligned buffers, checked arithmetic, the knob registry, locks between processes, files that replace others and the resident
+//! thread pool.
 //!
-//! Purpose: the few mechanisms that every compute crate needs and that own `unsafe` code or process-wide state, kept in
-//! one place so that the rest can be plain safe Rust:
+//! Purpose: the few mechanisms that many crates need, and that own `unsafe` code or process-wide state or make one promise for
+//! all of them, kept in one place so that the rest can be plain safe Rust:
 //!
 //! - [`AlignedBuf`]: zeroed memory aligned to a cache line (large ones in huge pages).
 //! - [`checked`]: arithmetic on sizes and offsets that reports what overflowed.
 //! - [`knobs`]: the environment variables that change behavior, with type, default and help.
 //! - [`Cores`]: which cores of this machine are fast.
 //! - [`Lock`]: a lock between processes, released by the system if its holder dies.
+//! - [`replace_file`] and [`NewFile`]: a new file in the place of an old one, whole and on the device, or not at all.
 //! - [`Pool`] and [`Step`]: resident worker threads, woken once per step, what they fetch while they wait ([`Ahead`]) and how
 //!   long the caller waits for them ([`Joins`]).
 //!
@@ -23,6 +25,7 @@ mod joins;
 pub mod knobs;
 mod lock;
 mod pool;
+mod replace;
 
 pub use ahead::Ahead;
 pub use aligned::{ALIGNMENT, AlignedBuf};
@@ -31,6 +34,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use joins::Joins;
 pub use lock::Lock;
 pub use pool::{Pool, Step};
+pub use replace::{NewFile, Readers, put_in_place, remove_unfinished, replace_file, sync_folder_of};
 
 /// Number of this process; 0 in WebAssembly, whose system has no processes.
 #[must_use]

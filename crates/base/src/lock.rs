@@ -28,7 +28,8 @@ impl Drop for Lock {
 }
 
 impl Lock {
-    /// Takes the lock at `path`, whose folder is made if it is not there; `None` where another holds it.
+    /// Takes the lock at `path`, whose folder is made if it is not there; `None` where another holds it. A folder that is at
+    /// `path` is locked itself, which Unix can, and leaves nothing there.
     ///
     /// # Errors
     /// File errors; a file system that knows no locks.
@@ -36,7 +37,10 @@ impl Lock {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        let file = File::options().create(true).write(true).truncate(false).open(path)?;
+        let file = match path.is_dir() {
+            true => File::open(path)?,
+            false => File::options().create(true).write(true).truncate(false).open(path)?,
+        };
         if cfg!(target_family = "wasm") {
             let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
             if held.iter().any(|other| other == path) {
@@ -71,5 +75,26 @@ impl Lock {
             }
             std::thread::sleep(pause);
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_of_a_file_and_of_a_folder_has_one_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().join("lock"), folder.path().to_path_buf()] {
+            let held = Lock::try_take(&path).unwrap().unwrap();
+            assert!(Lock::try_take(&path).unwrap().is_none());
+            drop(held);
+            assert!(Lock::try_take(&path).unwrap().is_some());
+        }
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "a folder is locked without a file"
+        );
     }
 }

@@ -10,6 +10,7 @@
 //! - [`Bundle`] opens one: manifests parsed and cross-checked, tensor files mapped read-only and shared, every offset
 //!   checked before use. Nothing is copied and no tensor data is read until the runtime reads it.
 //! - [`Mapped`] is the one place where a file is mapped, and knows whether the file has stayed what it was.
+//! - [`place_folder`] puts a finished folder in the place of another, in one step where the system can.
 //! - [`Scratch`] is a folder beside a destination, which goes away with its process, however that ends.
 //!
 //! It may depend on `tensor`, `quant` and `ir`. It deliberately does not know kernels, devices or model families, and it
@@ -24,6 +25,7 @@ mod graph_file;
 mod hearing;
 mod manifest;
 mod map;
+mod place;
 mod reader;
 mod record;
 mod scratch;
@@ -42,6 +44,7 @@ pub use graph_file::{GRAPH_MAGIC, GRAPH_VERSION, decode_graph, encode_graph};
 pub use hearing::{HEARING_VERSION, Hearing, SoundMarks};
 pub use manifest::{Component, FileEntry, Manifest, PortDecl, Provenance, TokenIds, WeightEntry, WeightsManifest};
 pub use map::{Mapped, handle_faults};
+pub use place::place_folder;
 pub use reader::{Bundle, Weight};
 pub use record::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, TENSOR_MAGIC, TENSOR_VERSION};
 pub use scratch::{Scratch, remove_abandoned};

@@ -1,5 +1,6 @@
 //! Writing a bundle: all of it beside its destination, then one rename. What to write is the caller's decision.
 
+use crate::place::place_folder;
 use crate::scratch::Scratch;
 use crate::verify::{BLOCK_SUMS_VERSION, BlockSums};
 use crate::{
@@ -235,7 +236,7 @@ impl BundleWriter {
 }
 
 /// Writes a file and has it on the device.
-pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let mut file = File::create(path)?;
         file.write_all(bytes)?;
@@ -291,68 +292,10 @@ impl ChunkWriter {
     }
 }
 
-/// Moves a complete bundle into place by renaming. An older one is at no time absent where the file system can exchange two
-/// folders; elsewhere it steps aside first, and comes back where this does not end well.
+/// Moves a complete bundle into place, as [`place_folder`] does, where one may be.
 pub(crate) fn place(new: &Path, destination: &Path) -> Result<()> {
-    let io = |e| Error::io(destination, "move the new bundle there", e);
     check_destination(destination, true)?;
-    if !destination.exists() {
-        fs::rename(new, destination).map_err(io)?;
-    } else if exchange(new, destination) {
-        fs::remove_dir_all(new).map_err(|e| Error::io(new, "remove the replaced bundle", e))?;
-    } else {
-        let scratch = Scratch::beside(destination)?;
-        let aside = scratch.replaced();
-        fs::rename(destination, &aside).map_err(io)?;
-        if let Err(e) = fs::rename(new, destination) {
-            return Err(match fs::rename(&aside, destination) {
-                Ok(()) => io(e),
-                Err(_) => {
-                    // Its owner finds it there, and the next writer puts it back.
-                    std::mem::forget(scratch);
-                    Error::io(&aside, "restore the old bundle, which is now there", e)
-                }
-            });
-        }
-    }
-    // The entry of the folder itself, where the platform can sync a folder.
-    if let Some(parent) = destination.parent().filter(|p| !p.as_os_str().is_empty())
-        && let Ok(dir) = File::open(parent)
-    {
-        let _ = dir.sync_all();
-    }
-    Ok(())
-}
-
-/// Exchanges two folders in one step; `false` where the system or the file system cannot.
-#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
-fn exchange(a: &Path, b: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    let c = |p: &Path| std::ffi::CString::new(p.as_os_str().as_bytes());
-    let (Ok(a), Ok(b)) = (c(a), c(b)) else {
-        return false;
-    };
-    #[cfg(not(target_vendor = "apple"))]
-    // SAFETY: both paths are C strings that outlive the call, which keeps none of them.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_renameat2,
-            libc::AT_FDCWD,
-            a.as_ptr(),
-            libc::AT_FDCWD,
-            b.as_ptr(),
-            libc::RENAME_EXCHANGE,
-        )
-    };
-    #[cfg(target_vendor = "apple")]
-    // SAFETY: as above.
-    let done = unsafe { libc::renamex_np(a.as_ptr(), b.as_ptr(), libc::RENAME_SWAP) };
-    done == 0
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-fn exchange(_a: &Path, _b: &Path) -> bool {
-    false
+    place_folder(new, destination)
 }
 
 /// Checks that a bundle may be written to `destination`: an empty folder, or nothing, or (with `replace`) a bundle may stand

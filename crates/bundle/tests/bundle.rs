@@ -225,6 +225,51 @@ fn writer_that_was_killed_leaves_what_the_next_one_removes() {
 }
 
 #[test]
+fn many_who_amend_a_bundle_at_once_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(&dir.path().join("m"), false).unwrap();
+    let before = files(&path).len();
+    std::thread::scope(|scope| {
+        for name in ["a.json", "b.json", "c.json"] {
+            let path = &path;
+            scope.spawn(move || {
+                for turn in 0..10 {
+                    let text = format!("{name} {turn}");
+                    cactus_bundle::amend(path, name, text.as_bytes()).unwrap();
+                    let entry = FileEntry {
+                        bytes: text.len() as u64,
+                        xxh3: Checksum::of(text.as_bytes()),
+                    };
+                    assert_eq!(Manifest::read(path).unwrap().files.get(name), Some(&entry));
+                }
+            });
+        }
+    });
+    open_and_verify(&path).unwrap();
+    let unix = cfg!(unix);
+    assert_eq!(
+        files(&path).len(),
+        before + 3 + usize::from(!unix),
+        "and nothing else is left there"
+    );
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn amending_puts_away_what_a_killed_process_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(&dir.path().join("m"), false).unwrap();
+    let left = path.join("components/.manifest.json.new-0123456789abcdef");
+    fs::write(&left, b"{").unwrap();
+    cactus_bundle::amend(&path, "a.json", b"1").unwrap();
+    assert!(!left.exists());
+    let missing = dir.path().join("missing");
+    let error = cactus_bundle::amend(&missing, "a.json", b"1").unwrap_err();
+    assert_eq!(error.kind(), Bundle::open(&missing).unwrap_err().kind());
+    assert!(!missing.exists(), "nothing is made where no bundle is");
+}
+
+#[test]
 fn not_a_bundle_and_missing_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(Bundle::open(dir.path()).unwrap_err().kind(), ErrorKind::NotABundle);

@@ -12,19 +12,19 @@
 //!
 //! Numbers are little-endian. The model is named by the checksum of its bundle's manifest, which covers weights and graph. A new
 //! file takes the place of an old one in one step, once it is whole and on the disk. The file says nothing about who asked or
-//! when, but the tokens are the conversation: it is as private as that.
+//! when, but the tokens are the conversation: it is as private as that, so only its owner may read it (Unix).
 //!
-//! It may depend on the bundle's scratch folders and the runtime's snapshots. It deliberately does not decide where files
+//! It may depend on the files of `base` that replace others and the runtime's snapshots. It deliberately does not decide where files
 //! lie or how many are kept.
 
 use crate::fingerprint::LEARNED;
 use crate::media;
 use crate::{Error, Model, Result, Session};
-use cactus_bundle::Scratch;
+use cactus_base::{NewFile, Readers};
 use cactus_runtime::Execution;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -78,7 +78,7 @@ impl<W: Write> Write for Summed<W> {
 
 impl Session {
     /// Saves what this session holds to the file `path`, in place of what is there. Where that fails, or the process ends on the
-    /// way, the old file is as it was. Of a conversation with pictures only the note is kept, and the rest computed again. `note` is for whoever restores it, such as the messages of the conversation.
+    /// way, the old file is as it was. Only its owner may read the new one (Unix). Of a conversation with pictures only the note is kept, and the rest computed again. `note` is for whoever restores it, such as the messages of the conversation.
     ///
     /// # Errors
     /// [`Error::Saved`] where the file cannot be written, or the note has more than 96 MiB.
@@ -88,9 +88,11 @@ impl Session {
             return Err(Error::saved(path, what));
         }
         let failed = |what: &str, e: std::io::Error| Error::saved(path, format!("cannot {what}: {e}"));
-        let scratch = Scratch::beside(path)?;
-        let partial = scratch.join("session");
-        let file = File::create(&partial).map_err(|e| failed("create it", e))?;
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(|e| failed("make its folder", e))?;
+            cactus_base::remove_unfinished(folder);
+        }
+        let file = NewFile::create(path, Readers::Owner).map_err(|e| failed("create it", e))?;
         let mut out = Summed {
             inner: BufWriter::new(file),
             sum: Xxh3::new(),
@@ -114,18 +116,12 @@ impl Session {
         };
         written?.map_err(|e| failed("write it", e))?;
         let sum = out.sum.digest();
-        let synced = out
+        let whole = out
             .inner
             .write_all(&sum.to_le_bytes())
-            .and_then(|()| out.inner.into_inner().map_err(|e| e.into_error()))
-            .and_then(|file| file.sync_all());
-        synced.map_err(|e| failed("write it", e))?;
-        fs::rename(&partial, path).map_err(|e| failed("put it in place", e))?;
-        // So that the new name is on the disk too; not all systems let folders be opened.
-        if let Some(Ok(folder)) = path.parent().map(File::open) {
-            let _ = folder.sync_all();
-        }
-        Ok(())
+            .and_then(|()| out.inner.into_inner().map_err(|e| e.into_error()));
+        let whole = whole.map_err(|e| failed("write it", e))?;
+        whole.put_in_place().map_err(|e| failed("put it in place", e))
     }
 
     /// Takes back what [`Session::save`] saved, in place of what this session holds. Returns the note.
@@ -139,7 +135,9 @@ impl Session {
         let mut file = File::open(path).map_err(failed)?;
         let bytes = file.metadata().map_err(failed)?.len();
         check_sum(&mut file, bytes).map_err(failed)?.map_err(wrong)?;
-        let mut input = BufReader::new(File::open(path).map_err(failed)?).take(bytes - SUM_BYTES);
+        // The same file: by now another one may be at its path.
+        file.rewind().map_err(failed)?;
+        let mut input = BufReader::new(file).take(bytes - SUM_BYTES);
         let mut start = [0; 12];
         input.read_exact(&mut start).map_err(failed)?;
         let length = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);

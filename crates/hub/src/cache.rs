@@ -5,10 +5,11 @@ use crate::error::{Error, IoContext, Result};
 use crate::lock;
 use crate::progress::Progress;
 use crate::spec::is_key;
-use cactus_base::Lock;
+use cactus_base::{Lock, Readers, replace_file};
+use cactus_bundle::{Checksum, FileEntry, MANIFEST_PATH, Manifest, Scratch, place_folder, remove_abandoned};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Environment variable that names the cache folder.
@@ -184,34 +185,46 @@ impl Cache {
         self.root.join("locks").join(format!("{key}.lock"))
     }
 
-    /// The whole source under `key` with its record; `None` where there is none, or where a file's size is not the
-    /// recorded one (content is checked by [`Cache::verify`]).
+    /// The whole source under `key` with its record; `None` where there is none, or where a file's size is neither the
+    /// recorded one nor that of a bundle which was amended (content is checked by [`Cache::verify`]).
     ///
     /// # Errors
     /// [`crate::ErrorKind::Io`] where the record exists and cannot be read.
     pub(crate) fn whole_source(&self, key: &str) -> Result<Option<(PathBuf, Record)>> {
         let dir = self.source_dir(key);
+        if !dir.exists() {
+            // Where a process ended while the old one stood aside, that one comes back.
+            remove_abandoned(&self.root.join("sources"));
+        }
         let Some(record) = read_record(&dir)? else {
             return Ok(None);
         };
-        let whole = record
-            .files
-            .iter()
-            .all(|f| fs::metadata(dir.join(&f.path)).is_ok_and(|m| m.is_file() && m.len() == f.bytes));
+        let amended = Amended::of(&dir, &record);
+        let whole = record.files.iter().all(|f| {
+            let here = fs::metadata(dir.join(&f.path)).ok().filter(fs::Metadata::is_file);
+            here.is_some_and(|m| m.len() == f.bytes || amended.has_size(&f.path, m.len()))
+        });
         Ok(whole.then_some((dir, record)))
     }
 
-    /// Makes the finished folder `staged` the source `key`, by one rename. An older or damaged one goes away first.
+    /// Makes the finished folder `staged` the source `key`, in the place of an older or damaged one, which is there until then, and still
+    /// where this fails.
     pub(crate) fn publish(&self, staged: &Path, key: &str, record: &Record) -> Result<PathBuf> {
         let target = self.source_dir(key);
         write_record(staged, record)?;
-        let parent = self.root.join("sources");
-        fs::create_dir_all(&parent).at("create", &parent)?;
-        remove_tree(&target)?;
-        fs::rename(staged, &target).at("rename into place", &target)?;
-        // The entry of the folder itself, where the platform can sync a folder.
-        if let Ok(dir) = File::open(&parent) {
-            let _ = dir.sync_all();
+        let failed = |e: cactus_bundle::Error| {
+            let io = std::error::Error::source(&e).and_then(|e| e.downcast_ref::<io::Error>());
+            let kind = io.map_or(io::ErrorKind::Other, io::Error::kind);
+            Error::io("put the new model at", &target, io::Error::new(kind, e.to_string()))
+        };
+        // Out of the staging folder first: where this ends on the way, nothing takes the older one for what was fetched.
+        let scratch = Scratch::beside(&target).map_err(failed)?;
+        let whole = scratch.join("model");
+        fs::rename(staged, &whole).at("rename", staged)?;
+        if let Err(e) = place_folder(&whole, &target) {
+            // The next fetch goes on from there.
+            let _ = fs::rename(&whole, staged);
+            return Err(failed(e));
         }
         Ok(target)
     }
@@ -294,7 +307,8 @@ impl Cache {
         Ok(gone)
     }
 
-    /// Reads every file of the source `key` and compares digests.
+    /// Reads every file of the source `key` and compares digests: the recorded ones, or of what a bundle was amended with those of
+    /// its manifest.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Checksum`] naming the first file that differs or is missing, [`crate::ErrorKind::NotFound`]
@@ -308,6 +322,7 @@ impl Cache {
                 suggestions: crate::suggest(key, self.list()?.iter().map(|item| item.key.as_str())),
             });
         };
+        let amended = Amended::of(&dir, &record);
         for file in &record.files {
             progress.event(crate::Event::Verify { name: &file.path });
             let path = dir.join(&file.path);
@@ -316,7 +331,7 @@ impl Cache {
                 Err(_) if !path.exists() => "no file".to_owned(),
                 Err(error) => return Err(error),
             };
-            if found != file.sha256 {
+            if found != file.sha256 && !amended.has_content(&dir, &file.path) {
                 return Err(Error::Checksum {
                     file: path,
                     expected: file.sha256.clone(),
@@ -328,6 +343,37 @@ impl Cache {
             }
         }
         Ok(record)
+    }
+}
+
+/// What may have changed in a source since it came: a bundle is amended with what is learned of the model (`cactus calibrate`), which writes
+/// its manifest anew. The manifest has a checksum of itself and those of the files that it lists; weights are not among them.
+struct Amended(Option<Manifest>);
+
+impl Amended {
+    fn of(dir: &Path, record: &Record) -> Amended {
+        let is_bundle = record.entry.is_none() && record.files.iter().any(|f| f.path == MANIFEST_PATH);
+        Amended(is_bundle.then(|| Manifest::read(dir).ok()).flatten())
+    }
+
+    /// Whether a file may have so many bytes.
+    fn has_size(&self, path: &str, bytes: u64) -> bool {
+        self.0.as_ref().is_some_and(|manifest| {
+            let listed = manifest.files.get(path);
+            path == MANIFEST_PATH || listed.is_some_and(|entry| entry.bytes == bytes)
+        })
+    }
+
+    /// Whether a file is what the manifest says that it is.
+    fn has_content(&self, dir: &Path, path: &str) -> bool {
+        self.0.as_ref().is_some_and(|manifest| {
+            let listed = manifest.files.get(path);
+            let is_listed = |entry: &FileEntry| {
+                fs::read(dir.join(path))
+                    .is_ok_and(|bytes| bytes.len() as u64 == entry.bytes && Checksum::of(&bytes) == entry.xxh3)
+            };
+            path == MANIFEST_PATH || listed.is_some_and(is_listed)
+        })
     }
 }
 
@@ -357,8 +403,7 @@ fn write_record(dir: &Path, record: &Record) -> Result<()> {
     // A record is plain strings and numbers: serializing it cannot fail.
     let mut text = serde_json::to_vec_pretty(record).map_err(|e| Error::io("write", &path, e.into()))?;
     text.push(b'\n');
-    let mut file = File::create(&path).at("create", &path)?;
-    file.write_all(&text).and_then(|()| file.sync_all()).at("write", &path)
+    replace_file(&path, Readers::Usual, &text).at("write", &path)
 }
 
 /// Removes a folder and all in it; one that does not exist is fine.
@@ -461,6 +506,20 @@ mod tests {
         assert_eq!(cache.remove("a", Some("int8")).unwrap().len(), 1);
         assert_eq!(cache.remove("a", None).unwrap().len(), 1);
         assert_eq!(cache.remove("a", None).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn source_stays_where_the_new_one_cannot_be_published() {
+        let (_dir, cache) = cache();
+        let path = publish(&cache, "a", b"old");
+        // A folder cannot be moved into itself.
+        let record = Record::new("a".into(), vec![], None, None);
+        let error = cache.publish(cache.root(), "a", &record).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!(fs::read(path.join("m.gguf")).unwrap(), b"old");
+        publish(&cache, "a", b"new");
+        assert_eq!(fs::read(path.join("m.gguf")).unwrap(), b"new");
+        assert_eq!(fs::read_dir(cache.root().join("sources")).unwrap().count(), 1);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::selection::{RemoteFile, is_split_gguf};
 use crate::spec::is_relative_path;
 use crate::staged::{Piece, Source, sweep};
 use crate::transfer::{self, Watch, part_path, reason_of, size_of, tag_of};
-use cactus_base::Cores;
+use cactus_base::{Cores, Readers, replace_file};
 use cactus_bundle::{Bundle, MANIFEST_PATH, Manifest, WEIGHTS_MANIFEST_PATH, WeightsManifest};
 use std::collections::BTreeMap;
 use std::fs;
@@ -296,7 +296,7 @@ impl Work<'_> {
         }
         // Strings by strings always serialize.
         let text = serde_json::to_vec(&now).map_err(|e| Error::io("write", &path, e.into()))?;
-        fs::write(&path, text).at("write", &path)
+        replace_file(&path, Readers::Usual, &text).at("write", &path)
     }
 
     /// Size and name of a file, without the file.

@@ -12,6 +12,7 @@ use crate::digest::{CHUNK_BYTES, Hasher, sha256_file};
 use crate::error::{Error, IoContext, Result};
 use crate::progress::{Event, Progress};
 use crate::wheel::Wheel;
+use cactus_base::put_in_place;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -235,7 +236,7 @@ impl<'a> Stage<'a> {
                 found,
             });
         }
-        fs::rename(&joined, &target).at("rename into place", &target)
+        put_in_place(&joined, &target).at("rename into place", &target)
     }
 
     fn record(&self) -> Result<(PathBuf, Record)> {

@@ -6,7 +6,7 @@ use crate::error::{IoContext, Result};
 use crate::progress::{Event, Progress};
 use crate::selection::RemoteFile;
 use crate::token::Token;
-use crate::transfer::{Transfer, Watch, part_path};
+use crate::transfer::{Transfer, Watch, kept_bytes, part_path};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,10 +42,10 @@ impl Source<'_> {
         let total = pieces.iter().fold(0u64, |sum, p| sum.saturating_add(p.file.bytes));
         let here = |piece: &Piece| {
             let target = out.join(&piece.file.path);
-            [part_path(&target), target]
-                .iter()
-                .find_map(|p| fs::metadata(p).ok())
-                .map_or(0, |m| m.len().min(piece.file.bytes))
+            match fs::metadata(part_path(&target)) {
+                Ok(part) => kept_bytes(&piece.file, part.len()),
+                Err(_) => fs::metadata(target).map_or(0, |m| m.len().min(piece.file.bytes)),
+            }
         };
         progress.event(Event::Begin {
             id,

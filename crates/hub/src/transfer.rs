@@ -8,6 +8,7 @@ use crate::digest::{CHUNK_BYTES, Hasher, Promise};
 use crate::error::{Error, IoContext, Result};
 use crate::selection::RemoteFile;
 use crate::token::Token;
+use cactus_base::put_in_place;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,9 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer names of a file's state are none.
 const LONGEST_TAG_BYTES: usize = 512;
+/// Without a digest nothing tells whether bytes of a part have outlasted a power cut, so each so many of them are on the device before the
+/// next are written, and another try goes on behind those.
+const SYNCED_BYTES: u64 = 8 << 20;
 /// How often a broken transfer goes on by itself.
 const RETRIES: u32 = 3;
 
@@ -83,7 +87,7 @@ impl Transfer<'_> {
             Err(Error::Checksum { .. }) if resumed => self.complete(&part, watch)?,
             other => other?,
         };
-        fs::rename(&part, target).at("rename into place", target)?;
+        put_in_place(&part, target).at("rename into place", target)?;
         Ok(found)
     }
 
@@ -97,8 +101,10 @@ impl Transfer<'_> {
             .open(part)
             .at("open", part)?;
         let resumes = self.file.promise.resumes();
-        if !resumes || file.metadata().at("read", part)?.len() > self.file.bytes {
-            file.set_len(0).at("truncate", part)?;
+        let length = file.metadata().at("read", part)?.len();
+        let kept = kept_bytes(self.file, length);
+        if kept < length {
+            file.set_len(kept).at("truncate", part)?;
         }
         let mut hasher = self.file.promise.hasher(self.file.bytes);
         let mut here = hasher.update_from(&mut file, part)?;
@@ -176,6 +182,7 @@ impl Transfer<'_> {
             .map_err(Broken::Final)?;
         let mut body = answer.into_body().into_reader();
         let mut chunk = vec![0; CHUNK_BYTES];
+        let syncs = self.file.promise.hex().is_none();
         loop {
             if watch.is_cancelled() {
                 return Err(Broken::Final(Error::Cancelled {
@@ -183,7 +190,7 @@ impl Transfer<'_> {
                 }));
             }
             let n = body
-                .read(&mut chunk)
+                .read(&mut chunk[..until_synced(*here)])
                 .map_err(|e| Broken::Retry(self.offline(e.to_string())))?;
             if n == 0 {
                 break;
@@ -196,6 +203,9 @@ impl Transfer<'_> {
             }
             file.write_all(&chunk[..n]).at("write", path).map_err(Broken::Final)?;
             hasher.update(&chunk[..n]);
+            if syncs && here.is_multiple_of(SYNCED_BYTES) {
+                file.sync_data().at("write", path).map_err(Broken::Final)?;
+            }
             watch.bytes(*here);
         }
         if *here < self.file.bytes {
@@ -288,6 +298,26 @@ impl Transfer<'_> {
     }
 }
 
+/// With how many bytes of a part that has `length` a transfer of the file goes on.
+pub(crate) fn kept_bytes(file: &RemoteFile, length: u64) -> u64 {
+    match file.promise.hex() {
+        _ if !file.promise.resumes() || length > file.bytes => 0,
+        Some(_) => length,
+        None => synced_bytes(length),
+    }
+}
+
+/// How many bytes at the begin of a part of `length` bytes are on the device for certain: those before the last ones that were synced.
+fn synced_bytes(length: u64) -> u64 {
+    // A part that ends where it was to be synced may have been cut off just before that.
+    length.saturating_sub(1) / SYNCED_BYTES * SYNCED_BYTES
+}
+
+/// How many bytes to read at byte `here`: none beyond the next place where the part is synced.
+fn until_synced(here: u64) -> usize {
+    (SYNCED_BYTES - here % SYNCED_BYTES).min(CHUNK_BYTES as u64) as usize
+}
+
 /// What a server calls the state of a file in which it is, if that tells it from every other state (RFC 9110, 8.8).
 pub(crate) fn tag_of(headers: &HeaderMap) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
@@ -365,5 +395,31 @@ pub(crate) fn refusal(answer: &Response<Body>, what: &str, attempt: &str, with_t
             attempt: attempt.to_owned(),
             reason: format!("status {status}"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_without_a_digest_is_cut_back_to_what_was_synced() {
+        const S: u64 = SYNCED_BYTES;
+        for (length, kept) in [
+            (0, 0),
+            (1, 0),
+            (S - 1, 0),
+            (S, 0),
+            (S + 1, S),
+            (2 * S, S),
+            (2 * S + 1, 2 * S),
+        ] {
+            assert_eq!(synced_bytes(length), kept, "{length}");
+        }
+        // Wherever a chunk begins, it does not go beyond a place where the part is synced.
+        for here in [0, 1, S - 1, S, S + 5, 3 * S - 7] {
+            let end = here + until_synced(here) as u64;
+            assert!(end > here && (end - 1) / S == here / S, "{here}");
+        }
     }
 }

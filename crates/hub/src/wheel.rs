@@ -5,6 +5,7 @@
 
 use crate::digest::CHUNK_BYTES;
 use crate::error::{Error, IoContext, Result};
+use cactus_base::put_in_place;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -79,7 +80,7 @@ impl<'a> Wheel<'a> {
             .map_err(std::io::IntoInnerError::into_error)
             .at("write", &unfinished)?;
         file.sync_all().at("write", &unfinished)?;
-        fs::rename(&unfinished, target).at("rename into place", target)?;
+        put_in_place(&unfinished, target).at("rename into place", target)?;
         Ok(written)
     }
 }

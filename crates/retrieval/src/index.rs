@@ -10,7 +10,7 @@ use crate::document::{Document, Id};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::checksum;
 use crate::file::directory::{Directory, Entry, Span, tombstone_bytes};
-use crate::file::disk::{Disk, sync_names};
+use crate::file::disk::Disk;
 use crate::file::header::Header;
 use crate::file::root::{Root, data_start};
 use crate::reader::Reader;
@@ -464,8 +464,8 @@ fn begin(path: &Path, recipe: &Recipe, layout: Layout) -> Result<(Disk, Arc<Head
 
 /// Renames a file that is whole and synced to where it belongs.
 fn put_in_place(disk: &Disk, path: &Path) -> Result<()> {
-    fs::rename(&disk.path, path).map_err(|e| Error::io(path, "put the new file in its place", e))?;
-    sync_names(path)
+    let placed = cactus_base::put_in_place(&disk.path, path);
+    placed.map_err(|e| Error::io(path, "put the new file in its place", e))
 }
 
 /// The lock of the one writer, a file beside the index. It names its holder.

@@ -4,10 +4,10 @@
 //! key.
 
 use crate::error::{Error, Result};
+use cactus_base::Readers;
 use cactus_cloud::{Key, Target};
 use cactus_hybrid::policy::KeySource;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The folder of keys.
@@ -42,17 +42,8 @@ impl Keys {
         let failed = |e: std::io::Error| Error::File(format!("cannot keep the key in `{}`: {e}", path.display()));
         private_folder(&self.0).map_err(failed)?;
         self.check_folder()?;
-        // Written beside it, so that no half of a key is ever there.
-        let beside = path.with_extension("new");
-        let _ = fs::remove_file(&beside);
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&beside).map_err(failed)?;
-        file.write_all(text.trim().as_bytes()).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
-        fs::rename(&beside, &path).map_err(failed)?;
+        cactus_base::remove_unfinished(&self.0);
+        cactus_base::replace_file(&path, Readers::Owner, text.trim().as_bytes()).map_err(failed)?;
         Ok(path)
     }
 
@@ -90,7 +81,8 @@ impl Keys {
     pub fn list(&self) -> Vec<String> {
         let files = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let mut names: Vec<String> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
-        names.retain(|name| !name.ends_with(".new"));
+        // Of a key that is not whole yet.
+        names.retain(|name| !name.starts_with('.'));
         let mut hosts: Vec<String> = names.iter().filter_map(|name| authority(name)).collect();
         hosts.sort();
         hosts
@@ -183,10 +175,14 @@ mod tests {
                 .is_none()
         );
         assert_eq!(keys.list(), ["a.example:8443"]);
-        for other in ["http://[::1]:80/v1", "https://my_host:1/v1"] {
+        for other in ["http://[::1]:80/v1", "https://my_host:1/v1", "https://a.new/v1"] {
             keys.keep(&target(other), "sk-2").unwrap();
         }
-        assert_eq!(keys.list(), ["a.example:8443", "http://[::1]", "my_host:1"]);
+        let half = folder.path().join("keys/.a.example_8443.new-0123456789abcdef");
+        fs::write(&half, "sk-").unwrap();
+        assert_eq!(keys.list(), ["a.example:8443", "a.new", "http://[::1]", "my_host:1"]);
+        keys.keep(&home, "sk-1").unwrap();
+        assert!(!half.exists());
         // Not without encryption, nor at another port.
         for other in ["http://a.example:8443/v1", "https://my_host/v1", "https://[::1]/v1"] {
             assert!(

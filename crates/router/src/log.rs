@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::keys::private_folder;
-use cactus_base::Lock;
+use cactus_base::{Lock, Readers};
 use cactus_hybrid::record::{Record, Ring};
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -63,11 +63,8 @@ impl Log {
         file.write_all(line.as_bytes()).map_err(failed)?;
         if length > LONG_BYTES && held.is_some() {
             let (ring, _) = self.read(KEPT)?;
-            let beside = self.file.with_extension("new");
-            let mut file = private_file(&beside).map_err(failed)?;
-            file.set_len(0).map_err(failed)?;
-            file.write_all(ring.to_lines().as_bytes()).map_err(failed)?;
-            fs::rename(&beside, &self.file).map_err(failed)?;
+            drop(file);
+            cactus_base::replace_file(&self.file, Readers::Owner, ring.to_lines().as_bytes()).map_err(failed)?;
         }
         Ok(())
     }

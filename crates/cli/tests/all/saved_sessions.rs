@@ -57,6 +57,49 @@ fn a_conversation_goes_on_where_it_was_saved() {
     assert_eq!(left.count(), 1, "only the file stays");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_saved_conversation_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("one");
+    fs::write(&file, "anybody's").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let model = load(&bundle("llama", folder.path()), KvDType::I8G32, 96);
+    model.session().unwrap().save(&file, "").unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_conversation_that_is_replaced_while_it_is_taken_back_is_one_of_the_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, spare) = (folder.path().join("one"), folder.path().join("spare"));
+    let model = load(&bundle("llama", folder.path()), KvDType::I8G32, 96);
+    let notes = ["short".to_owned(), "long".repeat(100_000)];
+    let saved = notes.clone().map(|note| {
+        model.session().unwrap().save(&file, &note).unwrap();
+        fs::read(&file).unwrap()
+    });
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for bytes in saved.iter().cycle() {
+                if over.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                fs::write(&spare, bytes).unwrap();
+                fs::rename(&spare, &file).unwrap();
+            }
+        });
+        let mut session = model.session().unwrap();
+        let restored: Vec<_> = (0..200).map(|_| session.restore(&file)).collect();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        for note in restored {
+            assert!(notes.contains(&note.unwrap()));
+        }
+    });
+}
+
 #[test]
 fn what_is_damaged_or_of_another_model_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +152,7 @@ fn a_save_that_fails_leaves_the_old_file() {
     assert!(file.is_dir());
     assert!(!folder.path().read_dir().unwrap().any(|e| {
         let name = e.unwrap().file_name();
-        name.to_string_lossy().contains("partial")
+        name.to_string_lossy().starts_with('.')
     }));
 }
 

@@ -183,7 +183,8 @@ fn fetch_goes_on_from_an_earlier_processes_part() {
                 fs::read(fetched.path.join("model.safetensors")).unwrap() == weights,
                 "{kind}"
             );
-            assert_eq!(resumed, kept.len().min(3_000_000) as u64, "{kind}");
+            let goes_on = if kept.len() > weights.len() { 0 } else { kept.len() };
+            assert_eq!(resumed, goes_on as u64, "{kind}");
             let requests = world.server.seen();
             let file = requests.iter().find(|r| r.path.ends_with("model.safetensors"));
             if kind == "a good part" {

@@ -1,9 +1,9 @@
 //! What a budget asks of a disk, and the folder that gives it.
 
 use crate::error::{Error, Result};
-use cactus_base::Lock;
+use cactus_base::{Lock, Readers};
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -87,14 +87,6 @@ impl Folder {
     fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> Error + '_ {
         move |source| Error::io(action, &self.journal, source)
     }
-
-    /// Makes the names of the folder's files outlast a power cut. Windows has no such call.
-    fn sync_names(&self) -> io::Result<()> {
-        match self.journal.parent() {
-            Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Storage for Folder {
@@ -142,7 +134,7 @@ impl Storage for Folder {
     fn sync(&mut self) -> Result<()> {
         let sync = || {
             File::options().append(true).open(&self.journal)?.sync_all()?;
-            self.sync_names()
+            cactus_base::sync_folder_of(&self.journal)
         };
         sync().map_err(self.failed("sync"))
     }
@@ -153,28 +145,14 @@ impl Storage for Folder {
     }
 
     fn replace(&mut self, bytes: &[u8]) -> Result<()> {
-        let new = self.journal.with_extension("new");
-        let replace = || {
-            let mut file = private(&new)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            drop(file);
-            fs::rename(&new, &self.journal)?;
-            self.sync_names()
-        };
-        replace().map_err(self.failed("replace"))
+        if let Some(folder) = self.journal.parent() {
+            cactus_base::remove_unfinished(folder);
+        }
+        let replaced = cactus_base::replace_file(&self.journal, Readers::Owner, bytes);
+        replaced.map_err(self.failed("replace"))
     }
 
     fn path(&self) -> &Path {
         &self.journal
     }
-}
-
-/// A new file that others on this machine cannot read.
-fn private(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.create(true).write(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }

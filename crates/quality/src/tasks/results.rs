@@ -2,8 +2,8 @@
 
 use super::{Case, Gathered, Task};
 use crate::{Error, Result};
+use cactus_base::Readers;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
 use std::path::Path;
 
 /// Largest results read, in bytes.
@@ -194,17 +194,9 @@ impl Results {
     /// [`crate::ErrorKind::Task`] where that fails.
     pub fn save(&self, path: &Path) -> Result<()> {
         let fail = |what: String| Error::Task(format!("`{}` cannot be written: {what}", path.display()));
-        let folder = match path.parent() {
-            Some(p) if !p.as_os_str().is_empty() => p,
-            _ => Path::new("."),
-        };
         let mut text = serde_json::to_vec_pretty(self).map_err(|e| fail(e.to_string()))?;
         text.push(b'\n');
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| fail(e.to_string()))?;
-        file.write_all(&text).map_err(|e| fail(e.to_string()))?;
-        file.as_file().sync_data().map_err(|e| fail(e.to_string()))?;
-        file.persist(path).map_err(|e| fail(e.error.to_string()))?;
-        Ok(())
+        cactus_base::replace_file(path, Readers::Usual, &text).map_err(|e| fail(e.to_string()))
     }
 }
 

@@ -73,19 +73,6 @@ impl Disk {
     }
 }
 
-/// Makes the names in a folder outlast a power cut. Windows has no such call.
-pub(crate) fn sync_names(path: &Path) -> Result<()> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if cfg!(unix) {
-        let synced = File::open(parent).and_then(|folder| folder.sync_all());
-        synced.map_err(|e| Error::io(parent, "sync it", e))?;
-    }
-    Ok(())
-}
-
 #[cfg(unix)]
 fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     std::os::unix::fs::FileExt::read_at(file, buffer, offset)

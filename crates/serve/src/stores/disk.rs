@@ -13,18 +13,18 @@
 
 use super::record::{BatchRecord, EntryRecord, FileRecord, StoreRecord};
 use crate::protocol::{ApiError, Kind};
-use cactus_base::Lock;
+use cactus_base::{Lock, Readers, replace_file};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// The ending of what is not whole yet.
-const PART: &str = "part";
 /// Before the name of a store that is gone, until its folder is.
 const GONE: &str = "gone-";
+/// How the name of every store begins.
+const STORE: &str = "vs_";
 /// Largest record, in bytes.
 const MAX_RECORD: u64 = 16 << 20;
 
@@ -68,23 +68,6 @@ pub(super) fn no_space(message: &str) -> ApiError {
         .with_should_retry(false)
 }
 
-/// Writes a file whole: beside its place, then there.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let part = path.with_extension(PART);
-    let write = || {
-        let mut file = File::create(&part)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        drop(file);
-        fs::rename(&part, path)?;
-        match path.parent() {
-            Some(parent) if cfg!(unix) => File::open(parent)?.sync_all(),
-            _ => Ok(()),
-        }
-    };
-    write().inspect_err(|_| drop(fs::remove_file(&part)))
-}
-
 /// Removes a file; one that is not there is as good.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
@@ -110,13 +93,11 @@ fn record<T: DeserializeOwned>(path: &Path) -> Result<T, Refused> {
 
 /// The records in a folder; what was not written whole is removed.
 fn records<T: DeserializeOwned>(folder: &Path) -> Result<Vec<T>, Refused> {
+    cactus_base::remove_unfinished(folder);
     let mut found = Vec::new();
     for path in paths(folder)? {
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        match ending {
-            Some(PART) => drop(fs::remove_file(&path)),
-            Some("json") => found.push(record(&path)?),
-            _ => {}
+        if path.extension().is_some_and(|ending| ending == "json") {
+            found.push(record(&path)?);
         }
     }
     Ok(found)
@@ -165,15 +146,25 @@ impl Folder {
         Ok(found)
     }
 
-    /// All stores.
+    /// All stores. What is not whole of those that were made here goes away; what others have put there is left alone.
     pub(super) fn stores(&self) -> Result<Vec<Kept>, Refused> {
         let mut found = Vec::new();
         for path in paths(&self.path.join("stores"))? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let is_whole = path.join("store.json").exists();
-            if name.starts_with(GONE) || !is_whole {
-                // Deleted, or never made whole.
-                let _ = fs::remove_dir_all(&path);
+            let (is_gone, id) = match name.strip_prefix(GONE) {
+                Some(id) => (true, id),
+                None => (false, name),
+            };
+            if !id.starts_with(STORE) {
+                tracing::warn!(path = %path.display(), "not a store: it is left alone");
+                continue;
+            }
+            // Only where there is certainly no record was it never made whole: a disk that fails says no such thing.
+            let kept = path.join("store.json");
+            if is_gone || !kept.try_exists().map_err(|e| (kept, e.to_string()))? {
+                if let Err(error) = fs::remove_dir_all(&path) {
+                    tracing::warn!(path = %path.display(), %error, "cannot remove what is left of a store");
+                }
                 continue;
             }
             found.push(Kept {
@@ -200,13 +191,13 @@ impl Folder {
 
     fn write(&self, path: &Path, value: &impl Serialize, what: &str) -> Result<(), ApiError> {
         let bytes = serde_json::to_vec(value).map_err(|e| ApiError::new(Kind::Server, e.to_string()))?;
-        write_whole(path, &bytes).map_err(|e| failed(path, &format!("write the record of {what}"), &e))
+        replace_file(path, Readers::Usual, &bytes).map_err(|e| failed(path, &format!("write the record of {what}"), &e))
     }
 
     /// Keeps the bytes of a file; [`Folder::keep_file`] makes them count.
     pub(super) fn keep_bytes(&self, id: &str, bytes: &[u8]) -> Result<(), ApiError> {
         let path = self.file(id, "bin");
-        write_whole(&path, bytes).map_err(|e| failed(&path, "write the file", &e))
+        replace_file(&path, Readers::Usual, bytes).map_err(|e| failed(&path, "write the file", &e))
     }
 
     /// Keeps the record of a file.
@@ -333,22 +324,44 @@ mod tests {
         assert!(!why.is_empty(), "a file is no folder");
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     #[test]
-    fn files_are_written_whole_or_stay_as_they_were() {
+    fn stores_whose_record_cannot_be_looked_at_and_what_others_put_there_stay() {
         let data = tempfile::tempdir().unwrap();
-        let path = data.path().join("a.json");
-        write_whole(&path, b"before").unwrap();
-        std::os::unix::fs::symlink("/dev/full", path.with_extension(PART)).unwrap();
-        let error = write_whole(&path, b"after").unwrap_err();
-        assert_eq!(failed(&path, "write", &error).code, Some("no_space"));
-        assert_eq!(fs::read(&path).unwrap(), b"before");
-        assert_eq!(
-            fs::read_dir(data.path()).unwrap().count(),
-            1,
-            "nothing half-written is left"
-        );
-        write_whole(&path, b"after").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"after");
+        let folder = Folder::open(data.path()).unwrap();
+        let stores = data.path().join("stores");
+        for name in ["vs_half", "gone-vs_b", "notes", "gone-fishing"] {
+            fs::create_dir(stores.join(name)).unwrap();
+            fs::write(stores.join(name).join("index"), b"1").unwrap();
+        }
+        assert!(folder.stores().unwrap().is_empty());
+        let there = ["vs_half", "gone-vs_b", "notes", "gone-fishing"].map(|name| stores.join(name).exists());
+        assert_eq!(there, [false, false, true, true]);
+        // A record that leads to itself stands for a disk that answers with an error.
+        folder.begin_store("vs_a").unwrap();
+        fs::write(folder.index("vs_a"), b"1").unwrap();
+        let record = stores.join("vs_a/store.json");
+        std::os::unix::fs::symlink(&record, &record).unwrap();
+        let (which, _) = folder.stores().unwrap_err();
+        assert_eq!(which, record);
+        assert!(folder.index("vs_a").exists());
+    }
+
+    #[test]
+    fn what_was_not_written_whole_goes_away_with_the_next_start() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = Folder::open(data.path()).unwrap();
+        folder.begin_store("vs_a").unwrap();
+        folder.keep_store(&store("vs_a")).unwrap();
+        let halves = ["files/.f.json", "files/.f.bin", "stores/vs_a/files/.f.json"];
+        let halves = halves.map(|half| data.path().join(format!("{half}.new-0123456789abcdef")));
+        halves.iter().for_each(|half| fs::write(half, "{").unwrap());
+        assert!(folder.files().unwrap().is_empty());
+        assert!(folder.stores().unwrap()[0].entries.is_empty());
+        for half in halves {
+            assert!(!half.exists(), "{}", half.display());
+        }
+        let full = failed(data.path(), "write", &io::ErrorKind::StorageFull.into());
+        assert_eq!(full.code, Some("no_space"));
     }
 }

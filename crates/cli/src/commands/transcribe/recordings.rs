@@ -2,9 +2,9 @@
 
 use crate::args::{TranscribeArgs, TranscriptFormat, WrongArgument};
 use anyhow::{Context as _, Result, bail};
+use cactus_base::Readers;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Endings of the files of a folder that are taken for recordings. A file that is named itself may have any.
@@ -171,16 +171,8 @@ pub(super) fn write(to: &Path, text: &str) -> Result<()> {
             _ => Path::new("."),
         };
         fs::create_dir_all(folder)?;
-        let mut beside = tempfile::Builder::new();
-        beside.prefix(".transcript");
-        // What others may read is for the process's mask to say, as for every file.
-        #[cfg(unix)]
-        beside.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = beside.tempfile_in(folder)?;
-        writeln!(file, "{text}")?;
-        file.as_file().sync_all()?;
-        file.persist(to).map_err(|e| e.error)?;
-        std::io::Result::Ok(())
+        cactus_base::remove_unfinished(folder);
+        cactus_base::replace_file(to, Readers::Usual, format!("{text}\n").as_bytes())
     };
     put().with_context(|| format!("the transcript `{}` cannot be written", to.display()))
 }

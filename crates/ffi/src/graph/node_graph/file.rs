@@ -8,8 +8,8 @@ use super::data::{Given, Source};
 use super::precision::{decode, encode};
 use super::weights::WeightFile;
 use super::{Error, ErrorKind, GraphOp, Precision, Result};
+use cactus_base::Readers;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"CACTGRPH";
@@ -193,15 +193,14 @@ impl Graph {
     }
 }
 
-/// Writes a file beside its destination and moves it there.
+/// Writes a file whole, or not at all.
 fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let scratch = cactus_bundle::Scratch::beside(path)?;
-    let whole = scratch.join("graph");
     let write = || {
-        let mut file = std::fs::File::create(&whole)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&whole, path)
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+            cactus_base::remove_unfinished(folder);
+        }
+        cactus_base::replace_file(path, Readers::Usual, bytes)
     };
-    write().map_err(|e: std::io::Error| Error::io(path, "written", &e))
+    write().map_err(|e| Error::io(path, "written", &e))
 }
