@@ -4,7 +4,7 @@
 //! write the same file at once do not write into each other's. It is locked until it has its name. The system releases the lock
 //! when its holder ends, however that happens, so one whose lock can be had is nobody's any more ([`remove_unfinished`]).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
@@ -55,6 +55,7 @@ impl NewFile {
                 "expected the path of a file",
             ));
         };
+        let name = shortened(name);
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
         #[cfg(unix)]
@@ -65,7 +66,7 @@ impl NewFile {
         let _ = readers;
         loop {
             let mut unfinished = OsString::from(".");
-            unfinished.push(name);
+            unfinished.push(&name);
             let suffix = RandomState::new().build_hasher().finish();
             unfinished.push(format!("{MARK}{suffix:0SUFFIX_DIGITS$x}"));
             let path = folder_of(destination).join(unfinished);
@@ -162,7 +163,12 @@ pub fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 /// Removes the unfinished files in `folder` whose process is gone; gives how many. What cannot be read or removed stays.
 pub fn remove_unfinished(folder: &Path) -> usize {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let here = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let entries = fs::read_dir(here).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_unfinished));
     let ours = ours.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     ours.filter(|entry| {
@@ -179,6 +185,16 @@ pub fn remove_unfinished(folder: &Path) -> usize {
         removed
     })
     .count()
+}
+
+/// As much of a name as leaves room for what stands before and behind it: names have some 255 bytes at most, and 143 in encrypted folders of Linux.
+fn shortened(name: &OsStr) -> OsString {
+    const LONGEST: usize = 100;
+    let text = name.to_string_lossy();
+    match text.len() <= LONGEST {
+        true => name.to_owned(),
+        false => text[..text.floor_char_boundary(LONGEST)].into(),
+    }
 }
 
 /// Whether a file of this name is one that is not whole yet.
@@ -246,6 +262,17 @@ mod tests {
         assert_eq!(mode(&new.unfinished.0), 0o600, "from its first byte on");
         new.put_in_place().unwrap();
         assert_eq!(mode(&path), 0o600);
+    }
+
+    #[test]
+    fn names_as_long_as_there_are_can_be_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a".repeat(255), "\u{6587}".repeat(85)] {
+            let path = folder.path().join(name);
+            replace_file(&path, Readers::Usual, b"whole").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"whole");
+        }
+        assert_eq!(names(folder.path()).len(), 2);
     }
 
     #[test]

@@ -350,6 +350,9 @@ impl Cache {
 /// its manifest anew. The manifest has a checksum of itself and those of the files that it lists; weights are not among them.
 struct Amended(Option<Manifest>);
 
+/// What a bundle is amended with.
+const AMENDED: [&str; 3] = ["quality.json", "confidence.json", "decisions.json"];
+
 impl Amended {
     fn of(dir: &Path, record: &Record) -> Amended {
         let is_bundle = record.entry.is_none() && record.files.iter().any(|f| f.path == MANIFEST_PATH);
@@ -359,7 +362,7 @@ impl Amended {
     /// Whether a file may have so many bytes.
     fn has_size(&self, path: &str, bytes: u64) -> bool {
         self.0.as_ref().is_some_and(|manifest| {
-            let listed = manifest.files.get(path);
+            let listed = manifest.files.get(path).filter(|_| AMENDED.contains(&path));
             path == MANIFEST_PATH || listed.is_some_and(|entry| entry.bytes == bytes)
         })
     }
@@ -367,7 +370,7 @@ impl Amended {
     /// Whether a file is what the manifest says that it is.
     fn has_content(&self, dir: &Path, path: &str) -> bool {
         self.0.as_ref().is_some_and(|manifest| {
-            let listed = manifest.files.get(path);
+            let listed = manifest.files.get(path).filter(|_| AMENDED.contains(&path));
             let is_listed = |entry: &FileEntry| {
                 fs::read(dir.join(path))
                     .is_ok_and(|bytes| bytes.len() as u64 == entry.bytes && Checksum::of(&bytes) == entry.xxh3)

@@ -214,11 +214,14 @@ fn options(args: &ServeArgs) -> Result<ServeOptions> {
         anyhow::bail!("`--api-key` is empty; leave it out to serve without keys");
     }
     let tls = args.tls_cert.clone().zip(args.tls_key.clone());
+    let plain = ServeOptions::new(SocketAddr::new(args.host, args.port));
+    let body_bytes = usize::try_from(args.max_body).unwrap_or(usize::MAX);
     Ok(ServeOptions {
         keys,
         allowed_hosts: args.allow_host.clone(),
         allowed_origins: args.allow_origin.clone(),
-        body_bytes: usize::try_from(args.max_body).unwrap_or(usize::MAX),
+        body_bytes,
+        bodies_bytes: plain.bodies_bytes.max(body_bytes.saturating_mul(4)),
         data: args.data.clone(),
         documents: args
             .documents
@@ -238,7 +241,7 @@ fn options(args: &ServeArgs) -> Result<ServeOptions> {
         drain: Duration::from_secs(args.drain),
         tls: tls.map(|(certificate, key)| Tls { certificate, key }),
         router: args.policy.as_deref().map(|policy| router(args, policy)).transpose()?,
-        ..ServeOptions::new(SocketAddr::new(args.host, args.port))
+        ..plain
     })
 }
 

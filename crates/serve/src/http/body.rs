@@ -125,6 +125,9 @@ pub(super) async fn collect(
             }
             bytes.extend_from_slice(&data);
         }
+        if let Some(held) = &mut held {
+            Room::keep(held, bytes.len());
+        }
         Ok(Arrived {
             bytes: bytes.into(),
             room: held,

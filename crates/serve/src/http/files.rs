@@ -83,7 +83,7 @@ async fn sent(app: &Arc<App>, headers: &HeaderMap, body: Body) -> Result<Value, 
     let kind = kind.map(str::to_owned);
     let most = app.options.file_bytes;
     let longest = most.saturating_add(FORM_BYTES);
-    let Arrived { bytes, room } = body::collect(body, longest, UPLOAD_TIME, Some(&app.room)).await?;
+    let Arrived { bytes, room } = body::collect(body, longest, UPLOAD_TIME, Some(&app.file_room)).await?;
     let kept = keeping.run(move |stores, owner| {
         let _held = room;
         let Upload { file, name, purpose } = files::upload(kind.as_deref(), &bytes)?;

@@ -59,8 +59,8 @@ pub struct ServeOptions {
     pub allowed_origins: Vec<String>,
     /// Most bytes of a request's body.
     pub body_bytes: usize,
-    /// Most bytes of all bodies that are received and read at once; recordings, which have a number of their own, and bodies of up to
-    /// 64 KiB do not count.
+    /// Most bytes of all bodies that are received and read at once. Files that are to be kept have as much again, at least four times
+    /// `file_bytes`; recordings, which have a number of their own, and bodies of up to 64 KiB do not count.
     pub bodies_bytes: usize,
     /// Folder of files and vector stores. Without it none are kept.
     pub data: Option<PathBuf>,
@@ -151,6 +151,8 @@ pub(crate) struct App {
     folders: Arc<Folders>,
     recordings: Arc<Semaphore>,
     room: room::Room,
+    /// That of files, which may take minutes to arrive.
+    file_room: room::Room,
     page: page::Page,
     tools: tools::Known,
     draining: AtomicBool,
@@ -191,6 +193,7 @@ impl App {
             stores,
             recordings: Arc::new(Semaphore::new(options.recordings)),
             room: room::Room::new(options.bodies_bytes),
+            file_room: room::Room::new(options.bodies_bytes.max(options.file_bytes.saturating_mul(4))),
             tools: tools::Known::default(),
             models,
             options,

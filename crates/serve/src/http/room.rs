@@ -58,6 +58,12 @@ impl Room {
         })
     }
 
+    /// Gives back what a body was announced with and does not have.
+    pub(super) fn keep(held: &mut OwnedSemaphorePermit, bytes: usize) {
+        let more = held.num_permits().saturating_sub(units(bytes));
+        drop(held.split(more));
+    }
+
     /// Room for so many values of JSON.
     ///
     /// # Errors
@@ -162,7 +168,12 @@ mod tests {
             "{error}"
         );
         drop((most, last));
-        drop(room.for_bytes(usize::MAX).await.unwrap());
+        let mut all = room.for_bytes(usize::MAX).await.unwrap();
+        assert_eq!(room.for_bytes(1).await.unwrap_err().kind, Kind::Busy);
+        Room::keep(&mut all, 2 * UNIT_BYTES);
+        drop(room.for_bytes(8 * UNIT_BYTES).await.unwrap());
+        assert_eq!(room.for_bytes(9 * UNIT_BYTES).await.unwrap_err().kind, Kind::Busy);
+        drop(all);
         let _one = room.for_values(MOST_VALUES).await.unwrap();
         let _two = room.for_values(MOST_VALUES).await.unwrap();
         assert_eq!(room.for_values(1).await.unwrap_err().kind, Kind::Busy);

@@ -26,7 +26,7 @@ const REGISTERS: usize = BLOCK_ROWS / 4;
 /// Pairs of rows of a tile.
 const PAIRS: usize = TILE_ROWS / 2;
 
-/// All rows times a run of blocks; there is at least one group.
+/// All rows times a run of blocks; there is at least one group. Bounds and activations are left to the caller.
 pub(super) struct Run<'a, 'b> {
     pub(super) w: &'a PackedView<'b>,
     pub(super) x: &'a QuantizedRows<'b>,
@@ -105,8 +105,6 @@ impl Run<'_, '_> {
                 }
             }
         }
-        // SAFETY: as above.
-        unsafe { self.target.activate(rows, blocks) };
     }
 }
 
