@@ -177,24 +177,26 @@ fn bundle_that_was_amended_is_whole_and_is_not_fetched_again() {
     let fetched = world.fetch("b").unwrap();
     let (bundle, key) = (fetched.path, fetched.key.unwrap());
     let cache = cactus_hub::Cache::open(Some(world.dir.path().to_path_buf())).unwrap();
-    // New to the bundle, and in place of what came with it.
-    for path in ["confidence.json", "provenance.json"] {
-        cactus_bundle::amend(&bundle, path, b"{\"learned\": true}").unwrap();
-    }
+    let amend = |path| cactus_bundle::amend(&bundle, path, b"{\"learned\": true}").unwrap();
+    amend("confidence.json");
     world.server.seen();
     assert!(world.fetch("b").unwrap().from_cache);
     assert!(world.server.seen().is_empty());
     cache.verify(&key, &mut Silent).unwrap();
-    // Damage is damage still, of what was amended, of what was not, and of the manifest.
-    for path in ["provenance.json", "model.weights", "components/manifest.json"] {
+    // Damage is damage still, of what was not amended and of the manifest.
+    for path in ["model.weights", "components/manifest.json"] {
         let whole = fs::read(bundle.join(path)).unwrap();
         fs::write(bundle.join(path), other(&whole)).unwrap();
         let error = cache.verify(&key, &mut Silent).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Checksum, "{path}");
         fs::write(bundle.join(path), &whole[..whole.len() / 2]).unwrap();
         assert!(!world.fetch("b").unwrap().from_cache, "{path}");
-        cactus_bundle::amend(&bundle, "provenance.json", b"{\"learned\": true}").unwrap();
+        amend("confidence.json");
     }
+    // And what nothing is learned into has to be what came, whatever the manifest says.
+    amend("provenance.json");
+    assert_eq!(cache.verify(&key, &mut Silent).unwrap_err().kind(), ErrorKind::Checksum);
+    assert!(!world.fetch("b").unwrap().from_cache);
 }
 
 #[test]
