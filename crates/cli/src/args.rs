@@ -8,6 +8,7 @@ mod embed;
 mod extract;
 mod listen;
 mod measure;
+mod precision;
 mod route;
 mod transcribe;
 mod transpile;
@@ -23,6 +24,7 @@ pub(crate) use embed::{EmbedArgs, RerankArgs, TextModelArgs};
 pub(crate) use extract::ExtractArgs;
 pub(crate) use listen::{CommitBy, ListenArgs, LiveArgs, LiveFormat};
 pub(crate) use measure::{CalibrateArgs, CalibrateTask, EvalArgs, EvalTask};
+pub(crate) use precision::{CalibrationArgs, ComparisonArgs, WidthArgs};
 pub(crate) use route::{AuthCommand, RouteArgs, RouteCommand};
 use std::path::PathBuf;
 pub(crate) use transcribe::{AgainArgs, HearArgs, TranscribeArgs, TranscriptFormat};
@@ -478,12 +480,8 @@ pub(crate) struct ConvertArgs {
     /// Bits for each weight; with auto:AVERAGE, more bits for the matrices that need them most
     #[arg(long, default_value = "8", value_name = "1|2|3|4|5|6|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
     pub(crate) bits: ConvertBits,
-    /// Bits for each weight of embedding tables [default: the same as --bits, but at least 4]
-    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
-    pub(crate) embedding_bits: Option<Bits>,
-    /// TOML file that sets bits by the name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) policy: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) widths: WidthArgs,
     /// Merge this PEFT LoRA adapter into the weights first: a folder with `adapter_config.json` and
     /// `adapter_model.safetensors`
     #[arg(long, value_name = "FOLDER")]
@@ -511,12 +509,8 @@ pub(crate) struct ConvertArgs {
     pub(crate) rerank: bool,
     #[command(flatten)]
     pub(crate) calibration: CalibrationArgs,
-    /// Text on which the bundle is compared with its source [default: below 8 bits, a small built-in text]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) quality_text: Option<PathBuf>,
-    /// Do not compare the bundle with its source
-    #[arg(long, conflicts_with = "quality_text")]
-    pub(crate) no_quality: bool,
+    #[command(flatten)]
+    pub(crate) comparison: ComparisonArgs,
     /// Replace an existing bundle, and write the new one even if its quality is below the floor
     #[arg(long, visible_alias = "reconvert")]
     pub(crate) force: bool,
@@ -531,20 +525,6 @@ pub(crate) struct ConvertArgs {
     /// Print a report of the conversion as JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// How weights of 1 to 6 bits are calibrated.
-#[derive(Debug, Args)]
-pub(crate) struct CalibrationArgs {
-    /// Text (or rows of JSON) to calibrate with below 8 bits, so that less quality is lost [default: a built-in text]
-    #[arg(long, value_name = "FILE", num_args = 0..=1)]
-    pub(crate) calibrate: Option<Option<PathBuf>>,
-    /// Do not calibrate: faster, but much more quality is lost
-    #[arg(long, conflicts_with = "calibrate")]
-    pub(crate) no_calibrate: bool,
-    /// Use at most this many tokens of the calibration text
-    #[arg(long, default_value_t = 16384, value_name = "TOKENS", value_parser = parse_calibration_tokens)]
-    pub(crate) calibration_tokens: usize,
 }
 
 /// What the passes may fuse.

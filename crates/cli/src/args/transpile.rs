@@ -1,7 +1,6 @@
 //! Options of `cactus transpile`.
 
-use super::{CalibrationArgs, CaptureArgs, ConvertBits, FusionArgs, parse_bits};
-use cactus_passes::Bits;
+use super::{CalibrationArgs, CaptureArgs, ComparisonArgs, ConvertBits, FusionArgs, WidthArgs, parse_bits};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -44,21 +43,12 @@ pub(crate) struct TranspileArgs {
     /// Bits for each weight of matrices [default: as in the source], or an average that is spent where it matters
     #[arg(long, value_name = "1|2|3|4|5|6|8|16|32|auto:AVERAGE", value_parser = parse_bits)]
     pub(crate) bits: Option<ConvertBits>,
-    /// Bits for each weight of embedding tables [default: the same as --bits, but at least 4]
-    #[arg(long, value_name = "1|2|3|4|5|6|8|16|32")]
-    pub(crate) embedding_bits: Option<Bits>,
-    /// TOML file that sets bits by the name of the weight: `bits`, `embeddings`, and `[[rule]]` with `pattern` and `bits`.
-    /// With several components, names begin with `COMPONENT.`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) policy: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) widths: WidthArgs,
     #[command(flatten)]
     pub(crate) calibration: CalibrationArgs,
-    /// Text on which a language model below 8 bits is compared with its source [default: a small built-in text]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) quality_text: Option<PathBuf>,
-    /// Do not compare the bundle with its source
-    #[arg(long, conflicts_with = "quality_text")]
-    pub(crate) no_quality: bool,
+    #[command(flatten)]
+    pub(crate) comparison: ComparisonArgs,
     /// Replace an existing bundle, and write the new one even if its quality is below the floor
     #[arg(long)]
     pub(crate) force: bool,

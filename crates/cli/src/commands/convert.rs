@@ -1,7 +1,7 @@
 //! Making a bundle: what to store in how many bits, how it is measured against its source, and what the user is told.
 //! The pipeline itself is `import`'s and `quality`'s.
 
-use crate::args::{CalibrationArgs, ConvertArgs, ConvertBits};
+use crate::args::{CalibrationArgs, ComparisonArgs, ConvertArgs, ConvertBits};
 use crate::commands::policy;
 use crate::progress::{Unit, bar};
 use crate::{model, output};
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
 fn weights(source: &Path, args: &ConvertArgs) -> Result<()> {
     let needs_a_program = [
         (args.calibration.calibrate.is_some(), "--calibrate"),
-        (args.quality_text.is_some(), "--quality-text"),
+        (args.comparison.quality_text.is_some(), "--quality-text"),
         (args.lora.is_some(), "--lora"),
         (matches!(args.bits, ConvertBits::Average(_)), "--bits auto:AVERAGE"),
     ];
@@ -147,7 +147,7 @@ fn chosen_policy(args: &ConvertArgs) -> Result<Policy> {
         ConvertBits::Fixed(bits) => bits,
         ConvertBits::Average(_) => Bits::Four,
     };
-    let asked = policy::read(args.policy.as_deref(), args.embedding_bits)?;
+    let asked = policy::read(&args.widths)?;
     Ok(Policy {
         embeddings: asked.embeddings,
         rules: asked.rules,
@@ -167,11 +167,7 @@ fn request(args: &ConvertArgs, policy: &Policy) -> Result<Request> {
         average_bits: average,
         calibrate: calibrate(&args.calibration, few)?,
         calibration_tokens: args.calibration.calibration_tokens,
-        measure: match &args.quality_text {
-            Some(file) => Some(Text::read(file)?),
-            None if args.no_quality => None,
-            None => few.then(Text::built_in_held_out),
-        },
+        measure: measure(&args.comparison, few)?,
         accept_below_floor: args.force,
         ..Request::default()
     })
@@ -183,8 +179,16 @@ fn without_text(args: &ConvertArgs, request: &mut Request) {
     if matches!(request.calibrate, Calibrate::BuiltIn) && args.calibration.calibrate.is_none() {
         request.calibrate = Calibrate::No;
     }
-    if args.quality_text.is_none() {
+    if args.comparison.quality_text.is_none() {
         request.measure = None;
+    }
+}
+
+/// What measures: ours where no text is named and `unasked`.
+pub(crate) fn measure(args: &ComparisonArgs, unasked: bool) -> Result<Option<Text>> {
+    match &args.quality_text {
+        Some(file) => Ok(Some(Text::read(file)?)),
+        None => Ok((unasked && !args.no_quality).then(Text::built_in_held_out)),
     }
 }
 

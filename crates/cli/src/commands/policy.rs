@@ -9,10 +9,10 @@
 //! bits = 4
 //! ```
 
+use crate::args::WidthArgs;
 use anyhow::{Context, Result, bail};
 use cactus_passes::{Bits, Policy};
 use serde::Deserialize;
-use std::path::Path;
 
 /// What a file says; its `bits` and `embeddings` may be absent.
 #[derive(Debug, Default, PartialEq)]
@@ -23,14 +23,14 @@ pub(crate) struct Asked {
 }
 
 /// What the file of `--policy` says, and `--embedding-bits` above it; nothing where there are neither.
-pub(crate) fn read(file: Option<&Path>, embeddings: Option<Bits>) -> Result<Asked> {
+pub(crate) fn read(args: &WidthArgs) -> Result<Asked> {
     let mut asked = Asked::default();
-    if let Some(file) = file {
+    if let Some(file) = &args.policy {
         let text =
             std::fs::read_to_string(file).with_context(|| format!("`--policy`: cannot read `{}`", file.display()))?;
         asked = parse(&text).with_context(|| format!("`{}` is not a policy", file.display()))?;
     }
-    asked.embeddings = embeddings.or(asked.embeddings);
+    asked.embeddings = args.embedding_bits.or(asked.embeddings);
     Ok(asked)
 }
 

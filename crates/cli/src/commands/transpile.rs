@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use cactus_engine::Bundle;
 use cactus_import::pt2::{self, Task, TranspileOptions};
 use cactus_passes::Bits;
-use cactus_quality::{Request, Text, transpile_measured};
+use cactus_quality::{Request, transpile_measured};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
     }
     let destination = destination(args)?;
     cactus_bundle::check_destination(&destination, args.force)?;
-    let asked = policy::read(args.policy.as_deref(), args.embedding_bits)?;
+    let asked = policy::read(&args.widths)?;
     let (average, bits) = match args.bits {
         // Four, of what has no sensitivity.
         Some(ConvertBits::Average(average)) => (Some(average), Some(Bits::Four)),
@@ -71,10 +71,7 @@ fn archive(source: &Path, args: &TranspileArgs) -> Result<()> {
         average_bits: average,
         calibrate: convert::calibrate(&args.calibration, few)?,
         calibration_tokens: args.calibration.calibration_tokens,
-        measure: match &args.quality_text {
-            Some(file) => Some(Text::read(file)?),
-            None => (!args.no_quality).then(Text::built_in_held_out),
-        },
+        measure: convert::measure(&args.comparison, true)?,
         accept_below_floor: args.force,
         ..Request::default()
     };
