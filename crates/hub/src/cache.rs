@@ -359,24 +359,29 @@ impl Amended {
         Amended(is_bundle.then(|| Manifest::read(dir).ok()).flatten())
     }
 
+    /// What the manifest says of a file that may be another one than came.
+    fn listed(&self, path: &str) -> Option<&FileEntry> {
+        let manifest = self.0.as_ref().filter(|_| AMENDED.contains(&path))?;
+        manifest.files.get(path)
+    }
+
+    /// Whether `path` is the manifest, which was read and so is whole.
+    fn is_read(&self, path: &str) -> bool {
+        path == MANIFEST_PATH && self.0.is_some()
+    }
+
     /// Whether a file may have so many bytes.
     fn has_size(&self, path: &str, bytes: u64) -> bool {
-        self.0.as_ref().is_some_and(|manifest| {
-            let listed = manifest.files.get(path).filter(|_| AMENDED.contains(&path));
-            path == MANIFEST_PATH || listed.is_some_and(|entry| entry.bytes == bytes)
-        })
+        self.is_read(path) || self.listed(path).is_some_and(|entry| entry.bytes == bytes)
     }
 
     /// Whether a file is what the manifest says that it is.
     fn has_content(&self, dir: &Path, path: &str) -> bool {
-        self.0.as_ref().is_some_and(|manifest| {
-            let listed = manifest.files.get(path).filter(|_| AMENDED.contains(&path));
-            let is_listed = |entry: &FileEntry| {
-                fs::read(dir.join(path))
-                    .is_ok_and(|bytes| bytes.len() as u64 == entry.bytes && Checksum::of(&bytes) == entry.xxh3)
-            };
-            path == MANIFEST_PATH || listed.is_some_and(is_listed)
-        })
+        let is = |entry: &FileEntry| {
+            fs::read(dir.join(path))
+                .is_ok_and(|bytes| bytes.len() as u64 == entry.bytes && Checksum::of(&bytes) == entry.xxh3)
+        };
+        self.is_read(path) || self.listed(path).is_some_and(is)
     }
 }
 

@@ -161,14 +161,14 @@ impl Folder {
             }
             // Only where there is certainly no record was it never made whole: a disk that fails says no such thing.
             let kept = path.join("store.json");
-            if is_gone || !kept.try_exists().map_err(|e| (kept, e.to_string()))? {
+            if is_gone || !kept.try_exists().map_err(|e| (kept.clone(), e.to_string()))? {
                 if let Err(error) = fs::remove_dir_all(&path) {
                     tracing::warn!(path = %path.display(), %error, "cannot remove what is left of a store");
                 }
                 continue;
             }
             found.push(Kept {
-                store: record(&path.join("store.json"))?,
+                store: record(&kept)?,
                 entries: records(&path.join("files"))?,
                 batches: records(&path.join("batches"))?,
             });

@@ -241,18 +241,10 @@ fn slow_readers_hold_up_nobody() {
 /// A stream without an end that is not read, with much more in it than fits between both ends.
 #[cfg(unix)]
 fn unread(server: &Server) -> TcpStream {
-    let mut stream = server.narrow();
     let mut body = endless();
     body["logprobs"] = Value::Bool(true);
     body["top_logprobs"] = Value::from(20);
-    let body = body.to_string();
-    let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        server.address,
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream
+    server.begin(server.narrow(), "/v1/chat/completions", &body)
 }
 
 #[cfg(unix)]

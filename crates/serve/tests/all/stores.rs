@@ -63,6 +63,14 @@ impl Case {
         self.server.send("DELETE", path, &[], b"")
     }
 
+    /// The files that most tests have.
+    fn bread_and_tea(&self) -> [String; 2] {
+        [
+            self.file("bread.md", BREAD.as_bytes()),
+            self.file("tea.txt", TEA.as_bytes()),
+        ]
+    }
+
     /// Sends a file; its id.
     fn file(&self, name: &str, content: &[u8]) -> String {
         let sent = upload(&self.server, name, "assistants", content, &[]).json();
@@ -236,10 +244,7 @@ fn what_cannot_be_kept_is_refused_by_field_and_leaves_nothing() {
 #[test]
 fn stores_are_searched_by_meaning_words_and_attributes() {
     let case = Case::new();
-    let (bread, tea) = (
-        case.file("bread.md", BREAD.as_bytes()),
-        case.file("tea.txt", TEA.as_bytes()),
-    );
+    let [bread, tea] = case.bread_and_tea();
     let store = case.store(&[]);
     case.attach(
         &store,
@@ -487,10 +492,7 @@ fn files_that_are_deleted_while_they_are_read_leave_nothing() {
 #[test]
 fn files_of_stores_whose_index_is_missing_can_be_deleted() {
     let case = Case::new();
-    let (bread, tea) = (
-        case.file("bread.md", BREAD.as_bytes()),
-        case.file("tea.txt", TEA.as_bytes()),
-    );
+    let [bread, tea] = case.bread_and_tea();
     let store = case.store(&[&bread, &tea]);
     std::fs::remove_file(case.data.path().join("stores").join(&store).join("index")).unwrap();
     assert_eq!(case.delete(&format!("/v1/files/{bread}")).json()["deleted"], true);
@@ -504,10 +506,7 @@ fn files_of_stores_whose_index_is_missing_can_be_deleted() {
 #[test]
 fn what_was_under_way_when_a_server_ended_goes_on() {
     let case = Case::new();
-    let (bread, tea) = (
-        case.file("bread.md", BREAD.as_bytes()),
-        case.file("tea.txt", TEA.as_bytes()),
-    );
+    let [bread, tea] = case.bread_and_tea();
     let store = case.store(&[&bread, &tea]);
     let case = case.restart_after(|data| {
         let change = |file: &str, state: &str| {

@@ -172,8 +172,12 @@ impl Server {
 
     /// Begins a request; the answer is read by the caller, or not at all.
     pub(crate) fn open(&self, path: &str, body: &Value) -> TcpStream {
+        self.begin(TcpStream::connect(self.address).unwrap(), path, body)
+    }
+
+    /// As [`Server::open`], on a connection that is there.
+    pub(crate) fn begin(&self, mut stream: TcpStream, path: &str, body: &Value) -> TcpStream {
         let body = body.to_string();
-        let mut stream = TcpStream::connect(self.address).unwrap();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
             self.address,
