@@ -33,13 +33,18 @@ pub struct NewFile {
     destination: PathBuf,
 }
 
-/// Removes the file at its path when dropped.
+/// Removes the file at its path when dropped, unless it has its name.
 #[derive(Debug)]
-struct Unfinished(PathBuf);
+struct Unfinished {
+    path: PathBuf,
+    is_in_place: bool,
+}
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        if !self.is_in_place {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -74,11 +79,14 @@ impl NewFile {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 opened => opened?,
             };
-            let unfinished = Unfinished(path);
+            let unfinished = Unfinished {
+                path,
+                is_in_place: false,
+            };
             match file.try_lock() {
                 // A file system without locks: nobody takes the file for abandoned there.
                 Err(TryLockError::Error(_)) => {}
-                Ok(()) if unfinished.0.exists() => {}
+                Ok(()) if unfinished.path.exists() => {}
                 // Somebody took the new file for abandoned, in the moment in which it had no lock.
                 Ok(()) | Err(TryLockError::WouldBlock) => continue,
             }
@@ -97,15 +105,15 @@ impl NewFile {
     pub fn put_in_place(self) -> io::Result<()> {
         let NewFile {
             file,
-            unfinished,
+            mut unfinished,
             destination,
         } = self;
         file.sync_all()?;
         // Locked until it has its name; but where locks keep others from reading, it must not have one there.
         let held = cfg!(unix).then_some(file);
-        fs::rename(&unfinished.0, &destination)?;
+        fs::rename(&unfinished.path, &destination)?;
         drop(held);
-        std::mem::forget(unfinished);
+        unfinished.is_in_place = true;
         sync_folder_of(&destination)
     }
 }
@@ -259,7 +267,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let new = NewFile::create(&path, Readers::Owner).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&new.unfinished.0), 0o600, "from its first byte on");
+        assert_eq!(mode(&new.unfinished.path), 0o600, "from its first byte on");
         new.put_in_place().unwrap();
         assert_eq!(mode(&path), 0o600);
     }
