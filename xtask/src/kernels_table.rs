@@ -2,8 +2,7 @@
 //!
 //! An emulator cannot time, but it can count: `crates/kernels/examples/count.rs` runs one kernel under QEMU, which logs every
 //! block of instructions that runs; the difference between three calls and one, halved, is one call. The addresses give the
-//! instructions, by `objdump`, and the loop in which most of them lie. `llvm-mca` then simulates that loop on models of
-//! several cores.
+//! instructions, by `objdump`, and the loop that matters most. `llvm-mca` then simulates that loop on models of several cores.
 //!
 //! `--check` counts again and fails where a kernel executes more than the document says, or more than a limit allows. It does not simulate.
 //! CI does that, too, if the document is not of the sources that it has; `--stamp` writes into the document that it is
@@ -119,11 +118,38 @@ fn newer(instruction: &str) -> Newer {
     }
 }
 
-/// The instructions that are executed most, once around.
+/// Instructions of a loop, once around.
 #[derive(Default)]
 struct Loop {
     instructions: Vec<String>,
     times: u64,
+}
+
+impl Loop {
+    fn executed(&self) -> u64 {
+        self.times * self.instructions.len() as u64
+    }
+
+    /// Multiply-adds of bytes, once around.
+    fn byte_products(&self) -> u64 {
+        let names = self.instructions.iter().filter_map(|i| i.split_whitespace().next());
+        names
+            .map(|name| match name {
+                "sdot" => 16,
+                "smmla" => 32,
+                "smull" | "smull2" | "smlal" | "smlal2" => 8,
+                _ => 0,
+            })
+            .sum()
+    }
+
+    /// Multiply-adds, once around.
+    fn products(&self) -> u64 {
+        match self.byte_products() {
+            0 => 4 * self.instructions.iter().filter(|i| i.starts_with("fmla")).count() as u64,
+            bytes => bytes,
+        }
+    }
 }
 
 /// What to do with the counts.
@@ -272,31 +298,22 @@ fn measure(
     let (once, printed) = trace(emulator, program, case, tier, 1)?;
     let (thrice, _) = trace(emulator, program, case, tier, 3)?;
     let mut counts = Counts::default();
-    // Total of the instructions that are executed equally often, by how often that is.
-    let mut by_times: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut of_call = Vec::new();
+    // A loop are the instructions that are executed equally often.
+    let mut loops: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for (address, times) in thrice {
         // What runs before the calls may differ a little from start to start.
         let times = times.saturating_sub(once.get(&address).copied().unwrap_or(0)) / 2;
         let instruction = code.get(&address).context("an address without an instruction")?;
         if times > 0 {
             counts.add(instruction, times);
-            *by_times.entry(times).or_insert(0) += times;
-            of_call.push((address, times));
+            loops.entry(times).or_default().push(instruction.clone());
         }
     }
-    let most = by_times
-        .iter()
-        .max_by_key(|(_, total)| **total)
-        .map_or(0, |(times, _)| *times);
-    let hot = Loop {
-        instructions: of_call
-            .iter()
-            .filter(|(_, times)| *times == most)
-            .map(|(address, _)| code[address].clone())
-            .collect(),
-        times: most,
-    };
+    let loops = loops
+        .into_iter()
+        .map(|(times, instructions)| Loop { instructions, times });
+    let hot = loops.max_by_key(|l| (l.times * l.byte_products(), l.executed()));
+    let hot = hot.unwrap_or_default();
     let mut numbers = printed.split_whitespace().map(str::parse);
     let (Some(Ok(bytes)), Some(Ok(products))) = (numbers.next(), numbers.next()) else {
         bail!("the example printed `{printed}`");
@@ -449,9 +466,9 @@ fn simulated(measured: &[Measured], mca: &str) -> Result<String> {
     write!(out, "\n|---|---|---|")?;
     CORES.iter().try_for_each(|_| write!(out, "---|"))?;
     for m in measured.iter().filter(|m| m.tier != SME2) {
-        let share = (m.hot.times * m.hot.instructions.len() as u64) as f64 / m.counts.total() as f64;
+        let share = m.hot.executed() as f64 / m.counts.total() as f64;
         write!(out, "\n| `{}` | {} | {:.0} % |", m.case, m.tier, 100.0 * share)?;
-        let products = loop_products(&m.hot);
+        let products = m.hot.products();
         for (_, core, has_dot, has_mmla) in CORES {
             if m.tier == "neon_dotprod" && !has_dot || m.tier == "neon_i8mm" && !has_mmla {
                 write!(out, " |")?;
@@ -469,21 +486,6 @@ fn simulated(measured: &[Measured], mca: &str) -> Result<String> {
     }
     out.push('\n');
     Ok(out)
-}
-
-/// Multiply-adds once around the loop.
-fn loop_products(hot: &Loop) -> u64 {
-    let of = |instruction: &String| match instruction.split_whitespace().next().unwrap_or_default() {
-        "sdot" => 16,
-        "smmla" => 32,
-        "smull" | "smull2" | "smlal" | "smlal2" => 8,
-        _ => 0,
-    };
-    let integers: u64 = hot.instructions.iter().map(of).sum();
-    if integers > 0 {
-        return integers;
-    }
-    4 * hot.instructions.iter().filter(|i| i.starts_with("fmla")).count() as u64
 }
 
 const HEAD: &str = "\
@@ -512,10 +514,11 @@ a ninth of these only set the starting values of sums. The check fails if they a
 ";
 
 const MODELS: &str = "
-Multiply-adds per cycle of the loop in which most instructions lie (`share` of all of the call), simulated by llvm-mca 22 on
-its model of each core, and in parentheses how close that is to what the core's units alone allow for these instructions;
-the rest is latency. The models know no caches and no memory, and are coarse for some cores (all of Apple's share an old
-one). They compare versions of a kernel; they do not predict speed. Decoding is bound by memory wherever the loop keeps up.
+Multiply-adds per cycle of the loop in which most products of bytes lie, or else most instructions (`share` of all of the
+call), simulated by llvm-mca 22 on its model of each core, and in parentheses how close that is to what the core's units
+alone allow for these instructions; the rest is latency. The models know no caches and no memory, and are coarse for some
+cores (all of Apple's share an old one). They compare versions of a kernel; they do not predict speed. Decoding is bound by
+memory wherever the loop keeps up.
 
 The instructions alone could do 32 (`sdot`) or 64 (`smmla`) multiply-adds a cycle on cores with two vector units, twice
 that with four. Groups of 32 with a scale, rounded in one defined order, cost two fused multiply-adds for 128 bytes of

@@ -481,6 +481,7 @@ impl Append<'_> {
         let (value_scales, values) = value_part.split_at_mut(groups * BLOCK_TOKENS * size_of::<f32>());
         let key_scales: &mut [f32] = bytemuck::cast_slice_mut(key_scales);
         let value_scales: &mut [f32] = bytemuck::cast_slice_mut(value_scales);
+        let mut rotated = Rotated::memory();
         for (row, position) in self.positions.clone().enumerate() {
             let slot = position % BLOCK_TOKENS;
             let key = &self.k[row * self.k_stride..][..head_dim];
@@ -492,7 +493,7 @@ impl Append<'_> {
             for ((difference, key), reference) in difference.iter_mut().zip(key).zip(&*self.reference) {
                 *difference = key - reference;
             }
-            let rotated = Rotated::new(s, difference, dim);
+            rotated.set(s, difference, dim);
             for g in 0..groups {
                 let span = g * GROUP..((g + 1) * GROUP).min(head_dim);
                 let mut key = rotated.quantized(s, g);
@@ -563,11 +564,18 @@ pub(crate) struct Rotated {
 }
 
 impl Rotated {
+    /// Memory for heads, one after the other.
+    #[inline(always)]
+    pub(crate) fn memory() -> Self {
+        let x = Stack::new();
+        Self { x, dim: 0 }
+    }
+
     /// The head `x`, filled up with zeros to `dim` dimensions, a multiple of [`GROUP`], and rotated.
     #[inline(always)]
-    pub(crate) fn new<S: Simd>(s: S, x: &[f32], dim: usize) -> Self {
-        let mut out = Self { x: Stack::new(), dim };
-        let rotated = out.x.zeroed(dim);
+    pub(crate) fn set<S: Simd>(&mut self, s: S, x: &[f32], dim: usize) {
+        self.dim = dim;
+        let rotated = self.x.zeroed(dim);
         for (start, d) in groups(dim) {
             let mut part = [0.0; CQ_GROUP];
             let known = &x[start.min(x.len())..x.len().min(start + d)];
@@ -579,13 +587,12 @@ impl Rotated {
                 _ => store(s, rotate_vectors::<S, 2>(s, &part), out),
             }
         }
-        out
     }
 
     /// The integers of group `g`.
     #[inline(always)]
     pub(crate) fn quantized<S: Simd>(&self, s: S, g: usize) -> Cell {
-        // SAFETY: `new` initialized all dimensions.
+        // SAFETY: `set` initialized all dimensions.
         let x = unsafe { self.x.initialized(self.dim) };
         quantize_part(s, &x[g * GROUP..(g + 1) * GROUP])
     }

@@ -182,6 +182,51 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     fn load_quads_plain(self, x: &[i8; 64]) -> Self::QuadsPlain;
     /// As [`Simd::dot`] without start value, for bytes of `x` in `0..=127` and quads in `-127..=127`.
     fn dot_plain(self, acc: Self::I, q: Self::QuadsPlain, x: i32) -> Self::I;
+    /// [`Simd::dot`] of four quads, one after the other, in `P` times `R` times `C` chains: `acc[p][r][c]` plus the products of `q[c][i]`
+    /// with `x[p][r][i]`, for `i` from 0 to 3.
+    #[inline(always)]
+    fn dot_fours<const P: usize, const R: usize, const C: usize>(
+        self,
+        acc: &mut [[[Self::I; C]; R]; P],
+        q: [[&[i8; 64]; 4]; C],
+        x: [[&[i32; 4]; R]; P],
+    ) {
+        for i in 0..4 {
+            let mut quads = [self.load_quads(q[0][i]); C];
+            for c in 1..C {
+                quads[c] = self.load_quads(q[c][i]);
+            }
+            for r in 0..R {
+                for c in 0..C {
+                    for p in 0..P {
+                        acc[p][r][c] = self.dot(acc[p][r][c], quads[c], x[p][r][i]);
+                    }
+                }
+            }
+        }
+    }
+    /// As [`Simd::dot_fours`] with [`Simd::dot_plain`].
+    #[inline(always)]
+    fn dot_plain_fours<const P: usize, const R: usize, const C: usize>(
+        self,
+        acc: &mut [[[Self::I; C]; R]; P],
+        q: [[&[i8; 64]; 4]; C],
+        x: [[&[i32; 4]; R]; P],
+    ) {
+        for i in 0..4 {
+            let mut quads = [self.load_quads_plain(q[0][i]); C];
+            for c in 1..C {
+                quads[c] = self.load_quads_plain(q[c][i]);
+            }
+            for r in 0..R {
+                for c in 0..C {
+                    for p in 0..P {
+                        acc[p][r][c] = self.dot_plain(acc[p][r][c], quads[c], x[p][r][i]);
+                    }
+                }
+            }
+        }
+    }
     /// 64 bytes of zeros.
     fn no_bytes(self) -> Self::Bytes;
     /// Each byte moves one further in its quad: byte `4l + i` becomes byte `4l + i + 1`, the last of a quad is lost, and the first

@@ -54,8 +54,8 @@ pub(super) struct Weights {
     part: Stack<ValueWeights, MAX_GROUPS>,
     part_is_of: Option<(Range<usize>, usize)>,
     planes: Stack<[Planes; MAX_ROWS], MAX_GROUPS>,
-    /// Quads of positions that any row of the register tile sees.
-    quads: Range<usize>,
+    /// Fours of quads of positions with all that any row of the register tile sees.
+    fours: Range<usize>,
 }
 
 impl Cache for Int8 {
@@ -81,7 +81,7 @@ impl Cache for Int8 {
             part: Stack::new(),
             part_is_of: None,
             planes: Stack::new(),
-            quads: 0..0,
+            fours: 0..0,
         }
     }
 
@@ -100,8 +100,9 @@ impl Cache for Int8 {
         let groups = tile.layout.dim() / GROUP;
         let factor = tile.score_factor();
         let cells = queries.0.zeroed(count * groups);
+        let mut rotated = Rotated::memory();
         for index in 0..count {
-            let rotated = Rotated::new(s, tile.query(index), tile.layout.dim());
+            rotated.set(s, tile.query(index), tile.layout.dim());
             for g in 0..groups {
                 let mut cell = rotated.quantized(s, g);
                 cell.scale *= factor;
@@ -124,7 +125,7 @@ impl Cache for Int8 {
         let scales = dim / GROUP * BLOCK_TOKENS * size_of::<f32>();
         [
             &keys[..scales + end.next_multiple_of(16) * dim],
-            &values[..scales + end.next_multiple_of(4) * dim],
+            &values[..scales + end.next_multiple_of(16) * dim],
         ]
     }
 
@@ -171,10 +172,10 @@ impl Cache for Int8 {
         weights: &mut Weights,
     ) {
         let groups = dim / GROUP;
-        let quads = visible.start / 4..visible.end.div_ceil(4);
-        weights.quads = match row {
-            0 => quads,
-            _ => weights.quads.start.min(quads.start)..weights.quads.end.max(quads.end),
+        let fours = visible.start / 16..visible.end.div_ceil(16);
+        weights.fours = match row {
+            0 => fours,
+            _ => weights.fours.start.min(fours.start)..weights.fours.end.max(fours.end),
         };
         let small = usize::from(merged.is_small(row));
         // SAFETY: `clear_weights` initialized all groups of both, and of the planes.
@@ -296,24 +297,22 @@ fn score_vectors<S: Simd, const R: usize, const C: usize>(
                 return;
             };
             ahead.fetch(s);
-            let mut dots = [[s.splat_i(0); C]; R];
+            let mut dots = [[[s.splat_i(0); C]; R]];
             for r in 0..R {
-                dots[r] = [s.splat_i(cells[r].sum); C];
+                dots[0][r] = [s.splat_i(cells[r].sum); C];
             }
-            let mut keys = [&[[0; 64]; 8]; C];
-            for c in 0..C {
-                let Some(of_group) = block.keys[(j + c) * quads + g * 8..].first_chunk::<8>() else {
-                    return;
-                };
-                keys[c] = of_group;
-            }
-            for quad in 0..8 {
+            for half in 0..2 {
+                let (mut keys, mut inputs) = ([[&[0; 64]; 4]; C], [[&[0; 4]; R]]);
                 for c in 0..C {
-                    let key = s.load_quads(&keys[c][quad]);
-                    for r in 0..R {
-                        dots[r][c] = s.dot(dots[r][c], key, cells[r].quads[quad]);
-                    }
+                    let Some(of_half) = block.keys[(j + c) * quads + g * 8 + 4 * half..].first_chunk::<4>() else {
+                        return;
+                    };
+                    keys[c] = of_half.each_ref();
                 }
+                for r in 0..R {
+                    inputs[0][r] = &cells[r].quads.as_chunks().0[half];
+                }
+                s.dot_fours(&mut dots, keys, inputs);
             }
             for c in 0..C {
                 let key_scale = s.load(&block.key_scales[g * 4 + j + c]);
@@ -322,7 +321,7 @@ fn score_vectors<S: Simd, const R: usize, const C: usize>(
                     let scores = &mut scores[j + c];
                     let before = if g == 0 { s.zero() } else { s.load(scores) };
                     let score = s.fma(
-                        s.mul(s.to_float(dots[r][c]), key_scale),
+                        s.mul(s.to_float(dots[0][r][c]), key_scale),
                         s.splat(cells[r].scale),
                         before,
                     );
@@ -415,7 +414,8 @@ fn accumulate_vectors<S: Simd, const R: usize, const C: usize, const P: usize>(
     let lines = dim / 16;
     // SAFETY: `clear_weights` initialized all groups.
     let planes = unsafe { weights.planes.initialized(dim / GROUP) };
-    let visible = &block.values[weights.quads.start * lines..weights.quads.end * lines];
+    let fours = weights.fours.clone();
+    let visible = &block.values[4 * fours.start * lines..4 * fours.end * lines];
     for at in (0..lines).step_by(C) {
         let Some(planes) = planes[at * 16 / GROUP][first..].first_chunk::<R>() else {
             return;
@@ -423,23 +423,24 @@ fn accumulate_vectors<S: Simd, const R: usize, const C: usize, const P: usize>(
         ahead.fetch(s);
         // Of the low plane, then of the high one.
         let mut sums = [[[s.splat_i(0); C]; R]; P];
-        for (line, quad) in visible.chunks_exact(lines).zip(weights.quads.clone()) {
-            let Some(line) = line[at..].first_chunk::<C>() else {
-                return;
-            };
-            let mut values = [s.load_quads_plain(&line[0]); C];
-            for c in 1..C {
-                values[c] = s.load_quads_plain(&line[c]);
-            }
-            for r in 0..R {
-                // In 0..16 as `quads` ends at 16 at most; the mask tells the compiler.
-                let of_planes = [planes[r].low[quad & 15], planes[r].high[quad & 15]];
+        for (of_four, four) in visible.chunks_exact(4 * lines).zip(fours.clone()) {
+            let (mut values, mut inputs) = ([[&[0; 64]; 4]; C], [[&[0; 4]; R]; P]);
+            for i in 0..4 {
+                let Some(line) = of_four[i * lines + at..].first_chunk::<C>() else {
+                    return;
+                };
                 for c in 0..C {
-                    for p in 0..P {
-                        sums[p][r][c] = s.dot_plain(sums[p][r][c], values[c], of_planes[p]);
-                    }
+                    values[c][i] = &line[c];
                 }
             }
+            for r in 0..R {
+                // In 0..4 as `fours` ends at 4 at most; the mask tells the compiler.
+                let of_planes = [&planes[r].low, &planes[r].high];
+                for p in 0..P {
+                    inputs[p][r] = &of_planes[p].as_chunks().0[four & 3];
+                }
+            }
+            s.dot_plain_fours(&mut sums, values, inputs);
         }
         for r in 0..R {
             let (unit, old) = (s.splat(planes[r].unit), s.splat(old[r]));

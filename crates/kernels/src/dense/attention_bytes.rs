@@ -378,11 +378,15 @@ impl Strip<'_> {
         let (quads, first) = (self.packed.sizes.quads(), block * (BLOCK_KEYS / LANES) + group);
         let keys: [&[Line]; B] = std::array::from_fn(|b| &self.packed.keys[(first + b) * quads..][..quads]);
         let queries: [&[i32]; R] = std::array::from_fn(|r| &self.queries[(row + r) * quads..][..quads]);
-        let mut dots = [[s.splat_i(0); B]; R];
+        let mut dots = [[[s.splat_i(0); B]; R]];
         for r in 0..R {
-            dots[r] = [s.dot_start(self.state[row + r].sum); B];
+            dots[0][r] = [s.dot_start(self.state[row + r].sum); B];
         }
-        for quad in 0..quads {
+        for four in 0..quads / 4 {
+            s.dot_fours(&mut dots, fours_of(keys, four), [inputs_of(queries, four)]);
+        }
+        let [dots] = &mut dots;
+        for quad in quads / 4 * 4..quads {
             let mut lines = [s.load_quads(bytemuck::cast_ref(&keys[0][quad])); B];
             for b in 1..B {
                 lines[b] = s.load_quads(bytemuck::cast_ref(&keys[b][quad]));
@@ -469,25 +473,18 @@ impl Strip<'_> {
         let first = block * all + vector;
         let values: [&[Line]; C] =
             std::array::from_fn(|c| &self.packed.values[(first + c) * (BLOCK_KEYS / 4)..][..BLOCK_KEYS / 4]);
-        let mut dots = [[s.splat_i(0); C]; R];
+        let shares: [&[i32]; R] = std::array::from_fn(|r| shares[r].as_flattened());
+        let mut dots = [[[s.splat_i(0); C]; R]];
         for r in 0..R {
             let start = s.dot_start(sums[r]);
             for c in 0..C {
-                dots[r][c] = s.add_i(start, s.load_i(&self.packed.value_sums[first + c]));
+                dots[0][r][c] = s.add_i(start, s.load_i(&self.packed.value_sums[first + c]));
             }
         }
-        for quad in 0..BLOCK_KEYS / 4 {
-            let mut lines = [s.load_quads(bytemuck::cast_ref(&values[0][quad])); C];
-            for c in 1..C {
-                lines[c] = s.load_quads(bytemuck::cast_ref(&values[c][quad]));
-            }
-            for r in 0..R {
-                let share = shares[r].as_flattened()[quad];
-                for c in 0..C {
-                    dots[r][c] = s.dot(dots[r][c], lines[c], share);
-                }
-            }
+        for four in 0..BLOCK_KEYS / 16 {
+            s.dot_fours(&mut dots, fours_of(values, four), [inputs_of(shares, four)]);
         }
+        let [dots] = &dots;
         for c in 0..C {
             let scale = s.load(&self.packed.value_scales[first + c]);
             for r in 0..R {
@@ -499,6 +496,29 @@ impl Strip<'_> {
         }
         C
     }
+}
+
+/// Four lines of each of `C` runs of them, from line `4 * four` on.
+#[inline(always)]
+fn fours_of<const C: usize>(lines: [&[Line]; C], four: usize) -> [[&[i8; 64]; 4]; C] {
+    let mut fours = [[&[0; 64]; 4]; C];
+    for c in 0..C {
+        let of_four = &lines[c][4 * four..][..4];
+        for i in 0..4 {
+            fours[c][i] = bytemuck::cast_ref(&of_four[i]);
+        }
+    }
+    fours
+}
+
+/// What these lines are multiplied by in `R` rows.
+#[inline(always)]
+fn inputs_of<const R: usize>(rows: [&[i32]; R], four: usize) -> [&[i32; 4]; R] {
+    let mut inputs = [&[0; 4]; R];
+    for r in 0..R {
+        inputs[r] = &rows[r].as_chunks().0[four];
+    }
+    inputs
 }
 
 impl DenseAttention {

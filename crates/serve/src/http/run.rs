@@ -102,8 +102,14 @@ async fn in_time<T>(
 }
 
 /// The end of an answer whose time is over.
-pub(super) fn too_long() -> ApiError {
+fn too_long() -> ApiError {
     let message = "the answer took longer than this server allows; ask for fewer tokens";
+    ApiError::new(Kind::Server, message).with_code("timeout")
+}
+
+/// The end of an answer that waits for its reader when its time is over.
+pub(super) fn not_read() -> ApiError {
+    let message = "the answer was not read within the time that this server allows; read the stream as it comes";
     ApiError::new(Kind::Server, message).with_code("timeout")
 }
 

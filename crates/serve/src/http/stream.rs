@@ -218,7 +218,7 @@ async fn send<E: Encoder + Clone>(
                 Ok(Err(_)) => return false,
                 Err(_) => {
                     if ended == Ok(false) {
-                        voice.encoder.fail(&run::too_long(), &mut out);
+                        voice.encoder.fail(&run::not_read(), &mut out);
                         ended = Err(());
                     }
                     last.send(wire.write(&mut out));

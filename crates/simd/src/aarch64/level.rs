@@ -58,6 +58,10 @@ pub trait Level: sealed::Sealed + Copy + Send + Sync + std::fmt::Debug + 'static
     /// in `-127..=127`.
     #[doc(hidden)]
     fn dot(token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t;
+
+    /// As [`Level::dot`] with the bytes `4 · LANE..4 · LANE + 4` of `b` for every lane; `LANE < 4`.
+    #[doc(hidden)]
+    fn dot_lane<const LANE: i32>(token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t;
 }
 
 impl Level for Baseline {
@@ -79,6 +83,12 @@ impl Level for Baseline {
             vpadalq_s16(acc, vpaddq_s16(low, high))
         }
     }
+    #[inline(always)]
+    fn dot_lane<const LANE: i32>(token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+        // SAFETY: NEON is part of the target's baseline.
+        let b = unsafe { vreinterpretq_s8_s32(vdupq_laneq_s32::<LANE>(vreinterpretq_s32_s8(b))) };
+        Self::dot(token, acc, a, b)
+    }
 }
 
 impl Level for Dotprod {
@@ -96,6 +106,11 @@ impl Level for Dotprod {
         // SAFETY: the token proves the features.
         unsafe { sdot(acc, a, b) }
     }
+    #[inline(always)]
+    fn dot_lane<const LANE: i32>(_token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+        // SAFETY: the token proves the features.
+        unsafe { sdot_lane::<LANE>(acc, a, b) }
+    }
 }
 
 impl Level for I8mm {
@@ -112,6 +127,11 @@ impl Level for I8mm {
     fn dot(_token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
         // SAFETY: the token proves the features.
         unsafe { sdot(acc, a, b) }
+    }
+    #[inline(always)]
+    fn dot_lane<const LANE: i32>(_token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+        // SAFETY: the token proves the features.
+        unsafe { sdot_lane::<LANE>(acc, a, b) }
     }
 }
 
@@ -159,27 +179,10 @@ fn smmla(mut acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
 }
 
 /// Levels that have `SDOT`.
-pub trait HasDotprod: Level {
-    /// As [`Level::dot`] with the bytes `4 · LANE..4 · LANE + 4` of `b` for every lane; `LANE < 4`.
-    #[doc(hidden)]
-    fn dot_lane<const LANE: i32>(_token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t;
-}
+pub trait HasDotprod: Level {}
 
-impl HasDotprod for Dotprod {
-    #[inline(always)]
-    fn dot_lane<const LANE: i32>(_token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
-        // SAFETY: the token proves the features.
-        unsafe { sdot_lane::<LANE>(acc, a, b) }
-    }
-}
-
-impl HasDotprod for I8mm {
-    #[inline(always)]
-    fn dot_lane<const LANE: i32>(_token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
-        // SAFETY: the token proves the features.
-        unsafe { sdot_lane::<LANE>(acc, a, b) }
-    }
-}
+impl HasDotprod for Dotprod {}
+impl HasDotprod for I8mm {}
 
 impl<L: Level> Arm<L> {
     /// Runs `op` compiled for this tier.

@@ -37,6 +37,26 @@ fn load_bytes(x: &[i8; 64]) -> Bytes {
     ])
 }
 
+/// What the quads `q[c][LANE]` add in [`Simd::dot_fours`], by lanes of inputs that stay in registers.
+#[inline(always)]
+fn dot_quads<L: Level, const LANE: i32, const P: usize, const R: usize, const C: usize>(
+    s: Arm<L>,
+    acc: &mut [[[I; C]; R]; P],
+    q: &[[&[i8; 64]; 4]; C],
+    inputs: &[[int8x16_t; R]; P],
+) {
+    for c in 0..C {
+        let quads = load_bytes(q[c][LANE as usize]);
+        for v in 0..4 {
+            for r in 0..R {
+                for p in 0..P {
+                    acc[p][r][c][v] = L::dot_lane::<LANE>(s, acc[p][r][c][v], quads[v], inputs[p][r]);
+                }
+            }
+        }
+    }
+}
+
 /// The low 16 bits of the 16 lanes.
 #[inline(always)]
 fn low_words(v: I) -> [uint16x8_t; 2] {
@@ -410,6 +430,33 @@ impl<L: Level> Simd for Arm<L> {
     #[inline(always)]
     fn dot_plain(self, acc: I, q: Bytes, x: i32) -> I {
         self.dot(acc, q, x)
+    }
+    #[inline(always)]
+    fn dot_fours<const P: usize, const R: usize, const C: usize>(
+        self,
+        acc: &mut [[[I; C]; R]; P],
+        q: [[&[i8; 64]; 4]; C],
+        x: [[&[i32; 4]; R]; P],
+    ) {
+        let mut inputs = [[intrinsics!(vdupq_n_s8(0)); R]; P];
+        for p in 0..P {
+            for r in 0..R {
+                inputs[p][r] = intrinsics!(vreinterpretq_s8_s32(vld1q_s32(x[p][r].as_ptr())));
+            }
+        }
+        dot_quads::<L, 0, P, R, C>(self, acc, &q, &inputs);
+        dot_quads::<L, 1, P, R, C>(self, acc, &q, &inputs);
+        dot_quads::<L, 2, P, R, C>(self, acc, &q, &inputs);
+        dot_quads::<L, 3, P, R, C>(self, acc, &q, &inputs);
+    }
+    #[inline(always)]
+    fn dot_plain_fours<const P: usize, const R: usize, const C: usize>(
+        self,
+        acc: &mut [[[I; C]; R]; P],
+        q: [[&[i8; 64]; 4]; C],
+        x: [[&[i32; 4]; R]; P],
+    ) {
+        self.dot_fours(acc, q, x);
     }
     #[inline(always)]
     fn no_bytes(self) -> Bytes {
