@@ -7,6 +7,7 @@
 //! A register tile has 4 outputs, so that its sums stay in registers over all groups. Rows are paired once for a run of
 //! groups, in a buffer on the stack.
 
+use super::super::Target;
 use super::super::int8::{Block, TileOp, Values};
 use super::super::rows::Cell;
 use super::dot;
@@ -14,6 +15,7 @@ use super::{SHIFT, add_scaled, load, start};
 use cactus_simd::{NeonI8mm, OpFor, Simd};
 use std::arch::aarch64::*;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Groups that are paired at a time, an even number.
 const RUN: usize = 32;
@@ -86,14 +88,13 @@ fn tile<const P: usize>(s: NeonI8mm, op: &TileOp<'_, '_>, block: usize) {
         }
     }
     for p in 0..P {
-        let mut rows = [[zero; 4]; 2];
+        let mut of_pair = [[zero; 2]; 4];
         for register in 0..4 {
-            [rows[0][register], rows[1][register]] = rows_of(sums[register][p]);
+            of_pair[register] = sums[register][p];
         }
-        for (odd, row) in rows.into_iter().enumerate() {
-            // SAFETY: parts have disjoint runs of blocks.
-            unsafe { op.target.store(s, op.first_row + 2 * p + odd, block, row) };
-        }
+        let row = op.first_row + 2 * p;
+        // SAFETY: parts have disjoint runs of blocks.
+        unsafe { store_pair(s, op.target, row..row + 2, block, of_pair) };
     }
 }
 
@@ -165,13 +166,18 @@ fn eight_inputs<const P: usize, const PART: usize>(
     }
 }
 
-/// The 4 outputs of register `register` of two neighboring lines as two operands, two outputs by 8 inputs.
+/// The 4 outputs of register `register` of two neighboring lines as operands.
 #[inline(always)]
 pub(super) fn zip_lines(even: &[i8; 64], odd: &[i8; 64], register: usize) -> [int8x16_t; 2] {
+    zip(load(even, register), load(odd, register))
+}
+
+/// 4 outputs by 4 inputs, and by the next 4, as two operands of two outputs by 8 inputs.
+#[inline(always)]
+pub(super) fn zip(even: int8x16_t, odd: int8x16_t) -> [int8x16_t; 2] {
     // SAFETY: NEON is part of the target's baseline.
     unsafe {
-        let a = vreinterpretq_s32_s8(load(even, register));
-        let b = vreinterpretq_s32_s8(load(odd, register));
+        let (a, b) = (vreinterpretq_s32_s8(even), vreinterpretq_s32_s8(odd));
         [
             vreinterpretq_s8_s32(vzip1q_s32(a, b)),
             vreinterpretq_s8_s32(vzip2q_s32(a, b)),
@@ -181,7 +187,7 @@ pub(super) fn zip_lines(even: &[i8; 64], odd: &[i8; 64], register: usize) -> [in
 
 /// The scales of the outputs of register `register`, and what each adds to a product with [`SHIFT`].
 #[inline(always)]
-pub(super) fn scales_of(scales: &[u16; 16], register: usize) -> (float32x4_t, float32x4_t) {
+fn scales_of(scales: &[u16; 16], register: usize) -> (float32x4_t, float32x4_t) {
     let fours: &[[u16; 4]] = scales.as_chunks().0;
     // SAFETY: the operand is a reference to 8 bytes; NEON is part of the target's baseline.
     unsafe {
@@ -190,9 +196,16 @@ pub(super) fn scales_of(scales: &[u16; 16], register: usize) -> (float32x4_t, fl
     }
 }
 
+/// As [`scales_of`], as sums have them: two outputs twice.
+#[inline(always)]
+pub(super) fn paired_scales_of(scales: &[u16; 16], register: usize) -> [[float32x4_t; 2]; 2] {
+    let (scale, addend) = scales_of(scales, register);
+    [[twice(scale, 0), twice(addend, 0)], [twice(scale, 1), twice(addend, 1)]]
+}
+
 /// Two values of `v`, the first ones or the last ones, twice.
 #[inline(always)]
-pub(super) fn twice(v: float32x4_t, last: usize) -> float32x4_t {
+fn twice(v: float32x4_t, last: usize) -> float32x4_t {
     // SAFETY: NEON is part of the target's baseline.
     unsafe {
         let v = vreinterpretq_f64_f32(v);
@@ -204,9 +217,31 @@ pub(super) fn twice(v: float32x4_t, last: usize) -> float32x4_t {
     }
 }
 
+/// Stores what a pair of rows has of a block; `rows` lacks the second one where there is none.
+///
+/// # Safety
+/// No other thread writes to these rows of this block.
+#[inline(always)]
+pub(super) unsafe fn store_pair(
+    s: NeonI8mm,
+    target: &Target<'_>,
+    rows: Range<usize>,
+    block: usize,
+    sums: [[float32x4_t; 2]; 4],
+) {
+    let mut two = [s.zero(); 2];
+    for register in 0..4 {
+        [two[0][register], two[1][register]] = rows_of(sums[register]);
+    }
+    for (row, sums) in rows.zip(two) {
+        // SAFETY: promised by the caller.
+        unsafe { target.store(s, row, block, sums) };
+    }
+}
+
 /// The sums of the two rows of a pair, four outputs each.
 #[inline(always)]
-pub(super) fn rows_of([a, b]: [float32x4_t; 2]) -> [float32x4_t; 2] {
+fn rows_of([a, b]: [float32x4_t; 2]) -> [float32x4_t; 2] {
     // SAFETY: NEON is part of the target's baseline.
     unsafe {
         let (a, b) = (vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b));

@@ -8,8 +8,8 @@ use super::super::TILE_ROWS;
 use super::super::cq::{Groups, Product};
 use super::super::cq_gemm::{Keep, LINES, MAX_BLOCKS, MAX_ROWS, look_up};
 use super::super::rotated::RotatedCell;
-use super::mmla::{rows_of, twice};
-use super::{SHIFT, add_scaled, load_start, start};
+use super::mmla::{paired_scales_of, store_pair, zip};
+use super::{add_scaled, load_start, start};
 use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{NeonI8mm, OpFor};
 use std::arch::aarch64::*;
@@ -39,7 +39,7 @@ struct Operands {
     steps: [[MaybeUninit<int8x16_t>; PAIRS]; STEPS],
     /// The line before.
     even: [int8x16_t; 4],
-    /// `[output 0, 1][output 0, 1]`, and what each adds to a product with [`SHIFT`].
+    /// `[output 0, 1][output 0, 1]`, and what each adds to a product with [`SHIFT`](super::SHIFT).
     scales: [[float32x4_t; 2]; PAIRS],
 }
 
@@ -52,11 +52,8 @@ impl Keep<NeonI8mm> for Operands {
         }
         let step = &mut self.steps[line / 2];
         for v in 0..4 {
-            // SAFETY: NEON is part of the target's baseline.
-            unsafe {
-                let (a, b) = (vreinterpretq_s32_s8(self.even[v]), vreinterpretq_s32_s8(quads[v]));
-                step[2 * v].write(vreinterpretq_s8_s32(vzip1q_s32(a, b)));
-                step[2 * v + 1].write(vreinterpretq_s8_s32(vzip2q_s32(a, b)));
+            for (slot, operand) in step[2 * v..].iter_mut().zip(zip(self.even[v], quads[v])) {
+                slot.write(operand);
             }
         }
     }
@@ -75,15 +72,8 @@ impl Operands {
 
     #[inline(always)]
     fn set_scales(&mut self, scales: &[u16; BLOCK_ROWS]) {
-        for (scales, pairs) in scales.as_chunks::<4>().0.iter().zip(self.scales.as_chunks_mut::<2>().0) {
-            // SAFETY: the operand is a reference to 8 bytes; NEON is part of the target's baseline.
-            unsafe {
-                let scale = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(scales.as_ptr())));
-                let addend = vmulq_f32(scale, vdupq_n_f32(-SHIFT));
-                for o in 0..2 {
-                    pairs[o] = [twice(scale, o), twice(addend, o)];
-                }
-            }
+        for (register, pairs) in self.scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            *pairs = paired_scales_of(scales, register);
         }
     }
 }
@@ -148,16 +138,16 @@ fn part<const BITS: usize>(s: NeonI8mm, product: &Product<'_, '_, BITS>, blocks:
     for (sums, block) in sums.iter().zip(blocks) {
         for (pair, first) in rows.clone().step_by(2).enumerate() {
             let tile = &sums[pair / (TILE_ROWS / 2)];
-            let mut two = [[zero(); 4]; 2];
+            let mut of_pair = [[zero(); 2]; 4];
             for register in 0..4 {
-                // SAFETY: the first group has written the sums of all these rows and blocks, and `parts` has asserted that there is one.
-                let sums = [0, 1].map(|o| unsafe { tile[2 * register + o][pair % (TILE_ROWS / 2)].assume_init() });
-                [two[0][register], two[1][register]] = rows_of(sums);
+                for o in 0..2 {
+                    let sum = &tile[2 * register + o][pair % (TILE_ROWS / 2)];
+                    // SAFETY: the first group has written the sums of all these rows and blocks, and `parts` has asserted that there is one.
+                    of_pair[register][o] = unsafe { sum.assume_init() };
+                }
             }
-            for (row, sums) in (first..rows.end).zip(two) {
-                // SAFETY: parts have disjoint runs of blocks.
-                unsafe { product.target.store(s, row, block, sums) };
-            }
+            // SAFETY: parts have disjoint runs of blocks.
+            unsafe { store_pair(s, product.target, first..rows.end.min(first + 2), block, of_pair) };
         }
     }
 }

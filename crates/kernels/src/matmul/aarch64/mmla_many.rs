@@ -7,7 +7,7 @@
 use super::super::int8::Block;
 use super::super::rows::Cell;
 use super::super::{QuantizedRows, TILE_ROWS, Target};
-use super::mmla::{Rows, pair_up, rows_of, scales_of, twice, zip_lines};
+use super::mmla::{Rows, pair_up, paired_scales_of, store_pair, zip_lines};
 use super::{add_scaled, load_start, start};
 use cactus_quant::{BLOCK_ROWS, PackedView};
 use cactus_simd::{NeonI8mm, OpFor, Simd};
@@ -90,19 +90,19 @@ impl Run<'_, '_> {
                 }
             }
         }
+        let [zero, ..] = s.zero();
         // Row after row, as the blocks of a row are neighbors in memory and its rows are far apart.
         for (pair, first) in rows.clone().step_by(2).enumerate() {
             for (sums, block) in sums[pair / PAIRS].iter().zip(blocks.clone()) {
-                let mut two = [s.zero(); 2];
-                for (register, sums) in sums.iter().enumerate() {
-                    // SAFETY: the first groups have written the sums of all these rows and blocks.
-                    let sums = sums[pair % PAIRS].map(|sums| unsafe { sums.assume_init() });
-                    [two[0][register], two[1][register]] = rows_of(sums);
+                let mut of_pair = [[zero; 2]; REGISTERS];
+                for register in 0..REGISTERS {
+                    for o in 0..2 {
+                        // SAFETY: the first groups have written the sums of all these rows and blocks.
+                        of_pair[register][o] = unsafe { sums[register][pair % PAIRS][o].assume_init() };
+                    }
                 }
-                for (row, sums) in (first..rows.end).zip(two) {
-                    // SAFETY: parts have disjoint runs of blocks.
-                    unsafe { self.target.store(s, row, block, sums) };
-                }
+                // SAFETY: parts have disjoint runs of blocks.
+                unsafe { store_pair(s, self.target, first..rows.end.min(first + 2), block, of_pair) };
             }
         }
     }
@@ -116,7 +116,6 @@ fn prepare(block: &Block<'_>, groups: Range<usize>, weights: &mut Weights) {
             return;
         };
         for (register, weights) in weights.iter_mut().enumerate() {
-            let (scale, addend) = scales_of(scales, register);
             weights[at].write(Operands {
                 steps: [
                     zip_lines(&values[0], &values[1], register),
@@ -124,7 +123,7 @@ fn prepare(block: &Block<'_>, groups: Range<usize>, weights: &mut Weights) {
                     zip_lines(&values[4], &values[5], register),
                     zip_lines(&values[6], &values[7], register),
                 ],
-                scales: [[twice(scale, 0), twice(addend, 0)], [twice(scale, 1), twice(addend, 1)]],
+                scales: paired_scales_of(scales, register),
             });
         }
     }
