@@ -47,6 +47,10 @@ impl<S: Simd, O: Op> OpFor<S> for Any<O> {
 
 /// A level of the ARM64 architecture; implemented by [`Baseline`], [`Dotprod`] and [`I8mm`] alone.
 pub trait Level: sealed::Sealed + Copy + Send + Sync + std::fmt::Debug + 'static {
+    /// Whether [`Level::dot_lane`] is one instruction.
+    #[doc(hidden)]
+    const BY_LANE: bool = true;
+
     /// Whether this CPU has the level.
     fn available() -> bool;
 
@@ -65,6 +69,8 @@ pub trait Level: sealed::Sealed + Copy + Send + Sync + std::fmt::Debug + 'static
 }
 
 impl Level for Baseline {
+    const BY_LANE: bool = false;
+
     fn available() -> bool {
         is_aarch64_feature_detected!("neon")
     }

@@ -37,20 +37,33 @@ fn load_bytes(x: &[i8; 64]) -> Bytes {
     ])
 }
 
-/// What the quads `q[c][LANE]` add in [`Simd::dot_fours`], by lanes of inputs that stay in registers.
+/// What the quads `q[c][LANE]` add in [`Simd::dot_fours`], with the inputs `x`, which are in `registers` where the level multiplies by lane.
 #[inline(always)]
 fn dot_quads<L: Level, const LANE: i32, const P: usize, const R: usize, const C: usize>(
     s: Arm<L>,
     acc: &mut [[[I; C]; R]; P],
     q: &[[&[i8; 64]; 4]; C],
-    inputs: &[[int8x16_t; R]; P],
+    x: &[[&[i32; 4]; R]; P],
+    registers: &[[int8x16_t; R]; P],
 ) {
+    let mut inputs = *registers;
+    if !L::BY_LANE {
+        for p in 0..P {
+            for r in 0..R {
+                inputs[p][r] = intrinsics!(vreinterpretq_s8_s32(vld1q_dup_s32(&raw const x[p][r][LANE as usize])));
+            }
+        }
+    }
     for c in 0..C {
         let quads = load_bytes(q[c][LANE as usize]);
         for v in 0..4 {
             for r in 0..R {
                 for p in 0..P {
-                    acc[p][r][c][v] = L::dot_lane::<LANE>(s, acc[p][r][c][v], quads[v], inputs[p][r]);
+                    let sum = &mut acc[p][r][c][v];
+                    *sum = match L::BY_LANE {
+                        true => L::dot_lane::<LANE>(s, *sum, quads[v], inputs[p][r]),
+                        false => L::dot(s, *sum, quads[v], inputs[p][r]),
+                    };
                 }
             }
         }
@@ -444,10 +457,10 @@ impl<L: Level> Simd for Arm<L> {
                 inputs[p][r] = intrinsics!(vreinterpretq_s8_s32(vld1q_s32(x[p][r].as_ptr())));
             }
         }
-        dot_quads::<L, 0, P, R, C>(self, acc, &q, &inputs);
-        dot_quads::<L, 1, P, R, C>(self, acc, &q, &inputs);
-        dot_quads::<L, 2, P, R, C>(self, acc, &q, &inputs);
-        dot_quads::<L, 3, P, R, C>(self, acc, &q, &inputs);
+        dot_quads::<L, 0, P, R, C>(self, acc, &q, &x, &inputs);
+        dot_quads::<L, 1, P, R, C>(self, acc, &q, &x, &inputs);
+        dot_quads::<L, 2, P, R, C>(self, acc, &q, &x, &inputs);
+        dot_quads::<L, 3, P, R, C>(self, acc, &q, &x, &inputs);
     }
     #[inline(always)]
     fn dot_plain_fours<const P: usize, const R: usize, const C: usize>(
