@@ -112,6 +112,7 @@ impl Op for &Inputs {
             s.load_quads_plain(&self.quads_plain),
             i32::from_ne_bytes(self.unsigned),
         );
+        let fours = self.fours(s);
         let (mut high, mut low) = ([0; 64], [0; 64]);
         s.store_planes(self.planes.map(|p| s.load_i(&p)), &mut high, &mut low);
         let mut narrowed = [0; 64];
@@ -208,8 +209,58 @@ impl Op for &Inputs {
             ),
             ("dot", ints(dot)),
             ("dot_plain", ints(plain)),
+            ("dot_fours", fours[0].iter().flat_map(|&v| ints(v)).collect()),
+            ("dot_plain_fours", fours[1].iter().flat_map(|&v| ints(v)).collect()),
             ("store_planes", high.iter().chain(&low).map(|&x| u32::from(x)).collect()),
         ]
+    }
+}
+
+impl Inputs {
+    /// Four quads at a time in two times three times two chains, whose inputs differ.
+    #[inline(always)]
+    fn fours<S: Simd>(&self, s: S) -> [[S::I; 12]; 2] {
+        let inputs: [[i32; 4]; 6] = std::array::from_fn(|at| {
+            std::array::from_fn(|i| {
+                let mut bytes = self.signed[(at + i) % 3];
+                bytes.rotate_left((at / 3 + i / 3) % 4);
+                i32::from_ne_bytes(bytes.map(i8::cast_unsigned))
+            })
+        });
+        let plain: [[i32; 4]; 6] = std::array::from_fn(|at| {
+            std::array::from_fn(|i| {
+                let mut bytes = self.unsigned.map(|byte| byte >> (at % 3));
+                bytes.rotate_left(i);
+                i32::from_ne_bytes(bytes) & if at > 2 { 0x7f7f_0000 } else { -1 }
+            })
+        });
+        let quads = [
+            [&self.quads, &self.quads_plain, &self.book, &self.quads],
+            [&self.book, &self.quads, &self.quads, &self.quads_plain],
+        ];
+        let quads_plain = [
+            [&self.quads_plain, &self.book, &self.book, &self.quads_plain],
+            [&self.book, &self.quads_plain, &self.book, &self.book],
+        ];
+        let mut dots = [[[s.splat_i(0); 2]; 3]; 2];
+        for p in 0..2 {
+            for r in 0..3 {
+                let bytes = inputs[3 * p + r].iter().flat_map(|x| x.to_ne_bytes());
+                dots[p][r] = [s.dot_start(bytes.map(|x| i32::from(x.cast_signed())).sum()); 2];
+            }
+        }
+        let [a, b, c, d, e, f] = inputs.each_ref();
+        s.dot_fours(&mut dots, quads, [[a, b, c], [d, e, f]]);
+        let mut sums = [[[s.load_i(&self.i); 2]; 3]; 2];
+        let [a, b, c, d, e, f] = plain.each_ref();
+        s.dot_plain_fours(&mut sums, quads_plain, [[a, b, c], [d, e, f]]);
+        [dots, sums].map(|chains| {
+            let mut flat = [chains[0][0][0]; 12];
+            for (at, chain) in chains.as_flattened().as_flattened().iter().enumerate() {
+                flat[at] = *chain;
+            }
+            flat
+        })
     }
 }
 
