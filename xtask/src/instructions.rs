@@ -89,6 +89,12 @@ pub fn write() -> Result<bool> {
 /// Instructions by name of the row.
 fn counts(program: &Path, cache: &Path) -> Result<Vec<(&'static str, u64)>> {
     let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+    // A model that the cache lacks is converted, which no run may count.
+    let first = bench(&mut Command::new(program), cache, [0, 1]).output()?;
+    if !first.status.success() {
+        let said = String::from_utf8_lossy(&first.stderr);
+        bail!("{} bench: {}\n{said}", program.display(), first.status);
+    }
     eprintln!("counting {}", names.join(", "));
     let sizes: Vec<_> = ROWS.iter().flat_map(|row| [row.more, row.less]).collect();
     let counted = side_by_side(&sizes, |&sizes| count(program, cache, sizes))?;
@@ -98,16 +104,23 @@ fn counts(program: &Path, cache: &Path) -> Result<Vec<(&'static str, u64)>> {
         .collect())
 }
 
-/// Instructions of a whole run of the benchmark.
-fn count(program: &Path, cache: &Path, [prefill, decode]: [usize; 2]) -> Result<u64> {
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(program)
+/// Makes the program's command one that runs the benchmark.
+fn bench<'a>(program: &'a mut Command, cache: &Path, [prefill, decode]: [usize; 2]) -> &'a mut Command {
+    program
         .args(["bench", "--small", "--threads", "1", "--reps", "1", "--json"])
         .args(["--prefill", &prefill.to_string(), "--decode", &decode.to_string()])
         .env("CACTUS_CACHE", cache)
         .env("CACTUS_ISA", "avx2")
         .stdin(Stdio::null())
+}
+
+/// Instructions of a whole run of the benchmark.
+fn count(program: &Path, cache: &Path, sizes: [usize; 2]) -> Result<u64> {
+    let mut valgrind = Command::new("valgrind");
+    valgrind
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program);
+    let output = bench(&mut valgrind, cache, sizes)
         .output()
         .context("cannot run valgrind")?;
     let report = String::from_utf8_lossy(&output.stderr);

@@ -132,15 +132,14 @@ impl Loop {
 
     /// Multiply-adds of bytes, once around.
     fn byte_products(&self) -> u64 {
-        let names = self.instructions.iter().filter_map(|i| i.split_whitespace().next());
-        names
-            .map(|name| match name {
-                "sdot" => 16,
-                "smmla" => 32,
-                "smull" | "smull2" | "smlal" | "smlal2" => 8,
-                _ => 0,
-            })
-            .sum()
+        // Integer units have a `smull`, too.
+        let of = |instruction: &String| match instruction.split_whitespace().next().unwrap_or_default() {
+            "sdot" => 16,
+            "smmla" => 32,
+            "smull" | "smull2" | "smlal" | "smlal2" if instruction.contains(".8h") => 8,
+            _ => 0,
+        };
+        self.instructions.iter().map(of).sum()
     }
 
     /// Multiply-adds, once around.
@@ -298,7 +297,7 @@ fn measure(
     let (once, printed) = trace(emulator, program, case, tier, 1)?;
     let (thrice, _) = trace(emulator, program, case, tier, 3)?;
     let mut counts = Counts::default();
-    // A loop are the instructions that are executed equally often.
+    // Instructions that are executed equally often are taken for one loop.
     let mut loops: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for (address, times) in thrice {
         // What runs before the calls may differ a little from start to start.
@@ -514,8 +513,8 @@ a ninth of these only set the starting values of sums. The check fails if they a
 ";
 
 const MODELS: &str = "
-Multiply-adds per cycle of the loop in which most products of bytes lie, or else most instructions (`share` of all of the
-call), simulated by llvm-mca 22 on its model of each core, and in parentheses how close that is to what the core's units
+Multiply-adds per cycle of the loop in which most products of bytes lie, or, where there are none, most instructions (`share`
+of all of the call), simulated by llvm-mca 22 on its model of each core, and in parentheses how close that is to what the core's units
 alone allow for these instructions; the rest is latency. The models know no caches and no memory, and are coarse for some
 cores (all of Apple's share an old one). They compare versions of a kernel; they do not predict speed. Decoding is bound by
 memory wherever the loop keeps up.

@@ -108,9 +108,10 @@ impl NewFile {
             mut unfinished,
             destination,
         } = self;
-        file.sync_all()?;
+        let synced = file.sync_all();
         // Locked until it has its name; but where locks keep others from reading, it must not have one there.
         let held = cfg!(unix).then_some(file);
+        synced?;
         fs::rename(&unfinished.path, &destination)?;
         drop(held);
         unfinished.is_in_place = true;

@@ -54,7 +54,7 @@ pub(super) struct Weights {
     part: Stack<ValueWeights, MAX_GROUPS>,
     part_is_of: Option<(Range<usize>, usize)>,
     planes: Stack<[Planes; MAX_ROWS], MAX_GROUPS>,
-    /// Fours of quads of positions with all that any row of the register tile sees.
+    /// Runs of 16 positions, four quads each, that hold all that any row of the register tile sees.
     fours: Range<usize>,
 }
 
@@ -123,10 +123,7 @@ impl Cache for Int8 {
     fn lines(bytes: &[u8], dim: usize, end: usize) -> [&[u8]; 2] {
         let (keys, values) = bytes.split_at(bytes.len() / 2);
         let scales = dim / GROUP * BLOCK_TOKENS * size_of::<f32>();
-        [
-            &keys[..scales + end.next_multiple_of(16) * dim],
-            &values[..scales + end.next_multiple_of(16) * dim],
-        ]
+        [keys, values].map(|part| &part[..scales + end.next_multiple_of(16) * dim])
     }
 
     #[inline(always)]

@@ -279,7 +279,7 @@ fn those_who_read_too_late_are_told() {
     });
     let text = Reply::read_rest(late);
     assert!(
-        text.contains("the answer took longer than this server allows"),
+        text.contains("the answer was not read within the time that this server allows"),
         "{}",
         &text[text.len().saturating_sub(2000)..]
     );

@@ -47,10 +47,6 @@ impl<S: Simd, O: Op> OpFor<S> for Any<O> {
 
 /// A level of the ARM64 architecture; implemented by [`Baseline`], [`Dotprod`] and [`I8mm`] alone.
 pub trait Level: sealed::Sealed + Copy + Send + Sync + std::fmt::Debug + 'static {
-    /// Whether [`Level::dot_lane`] is one instruction.
-    #[doc(hidden)]
-    const BY_LANE: bool = true;
-
     /// Whether this CPU has the level.
     fn available() -> bool;
 
@@ -63,14 +59,19 @@ pub trait Level: sealed::Sealed + Copy + Send + Sync + std::fmt::Debug + 'static
     #[doc(hidden)]
     fn dot(token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t;
 
-    /// As [`Level::dot`] with the bytes `4 · LANE..4 · LANE + 4` of `b` for every lane; `LANE < 4`.
+    /// What [`Level::dot_lane`] takes for `x[LANE]`, where `register` holds all of `x`; `LANE < 4`.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn lane<const LANE: i32>(_x: &[i32; 4], register: int8x16_t) -> int8x16_t {
+        register
+    }
+
+    /// As [`Level::dot`] with four bytes for every lane, those for which [`Level::lane`] gave `b`.
     #[doc(hidden)]
     fn dot_lane<const LANE: i32>(token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t;
 }
 
 impl Level for Baseline {
-    const BY_LANE: bool = false;
-
     fn available() -> bool {
         is_aarch64_feature_detected!("neon")
     }
@@ -90,9 +91,12 @@ impl Level for Baseline {
         }
     }
     #[inline(always)]
+    fn lane<const LANE: i32>(x: &[i32; 4], _register: int8x16_t) -> int8x16_t {
+        // SAFETY: the operand is an element of a borrowed array; NEON is part of the target's baseline.
+        unsafe { vreinterpretq_s8_s32(vld1q_dup_s32(&raw const x[LANE as usize])) }
+    }
+    #[inline(always)]
     fn dot_lane<const LANE: i32>(token: Arm<Self>, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
-        // SAFETY: NEON is part of the target's baseline.
-        let b = unsafe { vreinterpretq_s8_s32(vdupq_laneq_s32::<LANE>(vreinterpretq_s32_s8(b))) };
         Self::dot(token, acc, a, b)
     }
 }

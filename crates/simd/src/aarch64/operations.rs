@@ -37,7 +37,7 @@ fn load_bytes(x: &[i8; 64]) -> Bytes {
     ])
 }
 
-/// What the quads `q[c][LANE]` add in [`Simd::dot_fours`], with the inputs `x`, which are in `registers` where the level multiplies by lane.
+/// What the quads `q[c][LANE]` add in [`Simd::dot_fours`], with the inputs `x`, which are in `registers`, too.
 #[inline(always)]
 fn dot_quads<L: Level, const LANE: i32, const P: usize, const R: usize, const C: usize>(
     s: Arm<L>,
@@ -47,11 +47,9 @@ fn dot_quads<L: Level, const LANE: i32, const P: usize, const R: usize, const C:
     registers: &[[int8x16_t; R]; P],
 ) {
     let mut inputs = *registers;
-    if !L::BY_LANE {
-        for p in 0..P {
-            for r in 0..R {
-                inputs[p][r] = intrinsics!(vreinterpretq_s8_s32(vld1q_dup_s32(&raw const x[p][r][LANE as usize])));
-            }
+    for p in 0..P {
+        for r in 0..R {
+            inputs[p][r] = L::lane::<LANE>(x[p][r], registers[p][r]);
         }
     }
     for c in 0..C {
@@ -59,11 +57,7 @@ fn dot_quads<L: Level, const LANE: i32, const P: usize, const R: usize, const C:
         for v in 0..4 {
             for r in 0..R {
                 for p in 0..P {
-                    let sum = &mut acc[p][r][c][v];
-                    *sum = match L::BY_LANE {
-                        true => L::dot_lane::<LANE>(s, *sum, quads[v], inputs[p][r]),
-                        false => L::dot(s, *sum, quads[v], inputs[p][r]),
-                    };
+                    acc[p][r][c][v] = L::dot_lane::<LANE>(s, acc[p][r][c][v], quads[v], inputs[p][r]);
                 }
             }
         }

@@ -141,9 +141,9 @@ fn group<const P: usize>(
     eight_inputs::<P, 1>(s, values, register, rows, &mut dots);
     eight_inputs::<P, 2>(s, values, register, rows, &mut dots);
     eight_inputs::<P, 3>(s, values, register, rows, &mut dots);
-    let (scale, addend) = scales_of(scales, register);
+    let scales = paired_scales_of(scales, register);
     for o in 0..2 {
-        let (scale, addend) = (twice(scale, o), twice(addend, o));
+        let [scale, addend] = scales[o];
         for p in 0..P {
             sums[p][o] = add_scaled(sums[p][o], dots[p][o], scale, addend, rows.scales[p]);
         }
