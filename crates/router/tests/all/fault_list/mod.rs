@@ -36,6 +36,8 @@ const TOKEN: u64 = 1_000_000;
 const BILLED: u64 = 29;
 /// The one deadline that a row is about, in milliseconds. The others are [`LONG`].
 const SHORT: u64 = 400;
+/// As [`SHORT`], for all of an answer: it has to begin before that on a busy machine, too.
+const SHORT_IN_ALL: u64 = 2000;
 /// So long that no test waits for it.
 const LONG: u64 = 600_000;
 /// Far from both.
@@ -123,7 +125,8 @@ impl Row {
         } else {
             of(By::Connect)
         };
-        [connect, of(By::First), of(By::Gap), of(By::Total)]
+        let total = if self.by == Some(By::Total) { SHORT_IN_ALL } else { LONG };
+        [connect, of(By::First), of(By::Gap), total]
     }
 }
 
