@@ -1,6 +1,8 @@
 """Times of transpiled models beside PyTorch and ONNX Runtime: the same weights, inputs and threads, one run.
 
-    python benches/transpile.py [--threads 2] [--rounds 7] [--only NAME ...] [--compile] [--json FILE]
+    python benches/transpile.py [--threads 2] [--rounds 7] [--only NAME ...] [--compile] [--executorch] [--json FILE]
+
+A second table has how far results are from PyTorch's: the length of the difference, relative to that of the result.
 
 Needs torch, torchvision, transformers, onnx, onnxscript and onnxruntime, and the cactus program built with --release
 (`CACTUS_PROGRAM`, or on the path). Engines take turns within a round, so that a machine that slows down slows all of
@@ -194,10 +196,44 @@ def onnx_in_8_bits(path, args, to):
     quantize_static(str(ready), str(to), Inputs(), quant_format=QuantFormat.QDQ, per_channel=True, **types)
 
 
+def executorch_method(program, args, to, threads):
+    """A call of an exported program with all that XNNPACK takes."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+    from executorch.extension.pybindings import _C as bindings
+    from executorch.runtime import Runtime
+
+    lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
+    to.write_bytes(lowered.buffer)
+    bindings._unsafe_reset_threadpool(threads)
+    method = Runtime.get().load_program(str(to)).load_method("forward")
+    return lambda: method.execute(list(args))
+
+
+def for_xnnpack_in_8_bits(module, args):
+    """As ExecuTorch's guide has it: weights by channel, activations with one scale, from the very input that is timed."""
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    prepared = prepare_pt2e(torch.export.export(module, args).module(), quantizer)
+    prepared(*args)
+    return torch.export.export(convert_pt2e(prepared), args)
+
+
+def error(found, exact):
+    """The length of the difference, relative to that of the result."""
+    exact = exact.detach().double()
+    return float((torch.as_tensor(found).reshape(exact.shape).double() - exact).norm() / exact.norm())
+
+
 def measure(name, make, args):
     torch.manual_seed(0)
     module, inputs, _ = make()
     module.eval()
+    errors = {}
+    with torch.inference_mode():
+        exact = module(*inputs)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         archive = capture_model(module, inputs).ir_graph.save(folder / "model.pt2")
@@ -212,6 +248,9 @@ def measure(name, make, args):
 
             calls = max(CALLS, round(TURN_MS / ours()))
             engines[label] = lambda ours=ours, calls=calls: ours(calls=calls)
+            names = [port["name"] for port in program.components(bundle)[0]["inputs"]]
+            outputs = program.run(bundle, dict(zip(names, (x.numpy() for x in inputs))))
+            errors[label] = error(outputs[0][1], exact)
 
         def eager():
             with torch.inference_mode():
@@ -232,6 +271,7 @@ def measure(name, make, args):
             try:
                 session = onnx_session(make(), inputs, args.threads)
                 engines[label] = lambda session=session: timed(session)
+                errors[label] = error(session()[0], exact)
             except Exception as e:
                 print(f"{name}: no {label}: {type(e).__name__}: {e}", file=sys.stderr)
         if args.compile:
@@ -246,11 +286,22 @@ def measure(name, make, args):
                 engines["torch.compile"] = lambda: timed(fast)
             except Exception as e:
                 print(f"{name}: no torch.compile: {type(e).__name__}: {e}", file=sys.stderr)
+        exports = {
+            "ExecuTorch": lambda: torch.export.export(module, inputs),
+            "ExecuTorch INT8": lambda: for_xnnpack_in_8_bits(module, inputs),
+        }
+        for label, export in exports.items() if args.executorch else ():
+            try:
+                call = executorch_method(export(), inputs, folder / f"{label}.pte", args.threads)
+                errors[label] = error(call()[0], exact)
+                engines[label] = lambda call=call: timed(call)
+            except Exception as e:
+                print(f"{name}: no {label}: {type(e).__name__}: {e}", file=sys.stderr)
         rounds = {label: [] for label in engines}
         for _ in range(args.rounds):
             for label, call in engines.items():
                 rounds[label].append(call())
-        return {label: statistics.median(times) for label, times in rounds.items()}
+        return {label: statistics.median(times) for label, times in rounds.items()}, errors
 
 
 def main():
@@ -259,19 +310,22 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--compile", action="store_true", help="torch.compile as well, which takes minutes and a C++ compiler")
+    parser.add_argument("--executorch", action="store_true", help="ExecuTorch with XNNPACK as well, from the package executorch")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    results = {}
+    results, errors = {}, {}
     for name, make in MODELS.items():
         if args.only and not any(word in name for word in args.only):
             continue
-        results[name] = measure(name, make, args)
+        results[name], errors[name] = measure(name, make, args)
         print(name, {k: round(v, 2) for k, v in results[name].items()}, flush=True)
     labels = ["cactus F32", "cactus INT8", "torch eager", "torch.compile", "ONNX Runtime", "ONNX Runtime INT8"]
+    labels += ["ExecuTorch", "ExecuTorch INT8"]
     labels = [label for label in labels if any(label in row for row in results.values())]
     ratios = [("cactus F32", "torch eager"), ("cactus F32", "torch.compile"), ("cactus F32", "ONNX Runtime")]
-    ratios += [("cactus INT8", "ONNX Runtime INT8"), ("cactus INT8", "cactus F32")]
+    ratios += [("cactus F32", "ExecuTorch"), ("cactus INT8", "ONNX Runtime INT8"), ("cactus INT8", "ExecuTorch INT8")]
+    ratios += [("cactus INT8", "cactus F32")]
     ratios = [pair for pair in ratios if pair[1] in labels]
     shown = [label.replace("cactus ", "") for pair in ratios for label in pair]
     heads = [f"{label}, ms" for label in labels] + [f"{a} to {b}" for a, b in zip(shown[::2], shown[1::2])]
@@ -281,8 +335,13 @@ def main():
         cells = [f"{row[label]:.2f}" if label in row else "–" for label in labels]
         cells += [f"{row[other] / row[ours]:.2f}×" if other in row else "–" for ours, other in ratios]
         print(f"| {name} | " + " | ".join(cells) + " |")
+    labels = [label for label in labels if any(label in row for row in errors.values())]
+    print("\n| Error | " + " | ".join(labels) + " |")
+    print("|---|" + "---|" * len(labels))
+    for name, row in errors.items():
+        print(f"| {name} | " + " | ".join(f"{row[label]:.2g}" if label in row else "–" for label in labels) + " |")
     if args.json:
-        args.json.write_text(json.dumps(results, indent=1))
+        args.json.write_text(json.dumps({"milliseconds": results, "errors": errors}, indent=1))
 
 
 if __name__ == "__main__":

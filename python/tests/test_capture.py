@@ -215,7 +215,7 @@ def test_filters_of_convolutions_follow_the_bits(tmp_path):
         sizes[bits] = (path / "model.weights").stat().st_size
         weights = json.loads((path / "weights_manifest.json").read_text())["weights"].values()
         inner = [w for w in weights if len(w["dims"]) == 2]
-        assert {w["packing"] for w in inner} == ({"f32_n16"} if bits == 32 else {"int8_g32"})
+        assert {w["packing"] for w in inner} == ({"f32_n16"} if bits == 32 else {"int8_n16"})
         # Those whose groups have one tap; in single precision those with few windows and many inputs.
         assert len(inner) == (2 if bits == 32 else 3)
     assert sizes[8] == sizes[4] < 0.5 * sizes[32]

@@ -51,6 +51,7 @@ pub(crate) fn tensor_records() -> Vec<Vec<u8>> {
         (Packing::Int8G32, &[17, 96]),
         (Packing::F16N16, &[3, 5]),
         (Packing::F32N16, &[17, 2]),
+        (Packing::Int8N16, &[17, 33]),
     ];
     let path = Path::new("seed.weights");
     let record = |packing: Packing, dims: &[usize]| {

@@ -423,6 +423,7 @@ pub(crate) fn packing(name: &str, chosen: Option<Storage>) -> Result<Packing> {
         None | Some(Storage::Plain) => Some(Packing::RowMajor),
         Some(Storage::Codebook(bits)) => Packing::of_codebook_bits(bits),
         Some(Storage::Int8) => Some(Packing::Int8G32),
+        Some(Storage::Int8Rows) => Some(Packing::Int8N16),
         Some(Storage::F16) => Some(Packing::F16N16),
         Some(Storage::F32) => Some(Packing::F32N16),
         Some(_) => None,
@@ -743,6 +744,7 @@ mod tests {
         for (chosen, expected) in [
             (None, Packing::RowMajor),
             (Some(Storage::Int8), Packing::Int8G32),
+            (Some(Storage::Int8Rows), Packing::Int8N16),
             (Some(Storage::Codebook(5)), Packing::Tcq5G128),
         ] {
             assert_eq!(packing("w", chosen).unwrap(), expected);

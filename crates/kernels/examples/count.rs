@@ -243,10 +243,10 @@ fn over_plane() -> Window {
 
 fn integers(exec: Exec<'_>, calls: usize) {
     let (w, k) = (over_plane(), 9 * CHANNELS);
-    let layout = PackedLayout::new(Packing::Int8G32, CHANNELS, k).expect("a layout");
+    let layout = PackedLayout::new(Packing::Int8N16, CHANNELS, k).expect("a layout");
     let mut data = AlignedBuf::zeroed(layout.data_bytes()).expect("memory");
     data.fill(0x11);
-    let weight = PackedView::new(Packing::Int8G32, CHANNELS, k, &[], &data).expect("a view");
+    let weight = PackedView::new(Packing::Int8N16, CHANNELS, k, &[], &data).expect("a view");
     let x = values(CHANNELS * PLANE * PLANE);
     let mut scratch = vec![0.0; exec.conv_integers_scratch_elems(&w, &weight)];
     let mut out = vec![0.0; CHANNELS * PLANE * PLANE];

@@ -4,7 +4,7 @@ mod support;
 
 use cactus_base::Step;
 use cactus_kernels::dense::{
-    DenseAttention, Form, ReduceOp, ScoreBias, ScoreOperands, Window, block_elems, broadcast_strides, has_whole_groups,
+    DenseAttention, Form, ReduceOp, ScoreBias, ScoreOperands, Window, block_elems, broadcast_strides, is_on_integers,
 };
 use cactus_kernels::{BinaryOp, Epilogue, Exec, Kernels, QuantizedRows, Tier, UnaryOp};
 use cactus_quant::{Packed, Packing, pack};
@@ -152,48 +152,88 @@ fn conv_matches_definition() {
     }
 }
 
-/// Quantizes the rows that windows read, tap by tap, and multiplies them: what `conv_integers` is by definition.
-fn product_of_windows(
-    exec: &Exec<'_>,
-    w: &Window,
-    channels: usize,
-    x: &[f32],
-    weight: &Packed,
-    bias: &[f32],
-) -> Vec<f32> {
-    let (reads, plane) = (reads(w), w.size.iter().product::<usize>());
-    let (n, k, filters) = (reads.len(), weight.layout().k(), weight.layout().n());
-    let mut rows = Vec::new();
-    for window in &reads {
-        for place in window {
-            rows.extend((0..channels).map(|c| place.map_or(0.0, |p| x[c * plane + p])));
-        }
-    }
-    let mut memory = vec![0.0; QuantizedRows::bytes(n, k).unwrap() / 4];
-    let rows = exec.activations(Packing::Int8G32, &rows, [n, k], None, &mut memory);
+/// Quantizes places in groups of 32 channels and multiplies them: what [`Exec::conv_integers`] is by definition with scales for each 32 inputs.
+fn product_of_places(exec: &Exec<'_>, channels: usize, x: &[f32], weight: &Packed, bias: &[f32]) -> Vec<f32> {
+    let (n, filters) = (x.len() / channels, weight.layout().n());
+    let rows: Vec<f32> = (0..n * channels).map(|i| x[i % channels * n + i / channels]).collect();
+    let mut memory = vec![0.0; QuantizedRows::bytes(n, channels).unwrap() / 4];
+    let rows = exec.activations(Packing::Int8G32, &rows, [n, channels], None, &mut memory);
     let mut made = vec![f32::NAN; n * filters];
-    let epilogue = Epilogue {
-        bias: Some(bias),
-        activation: Some(UnaryOp::Relu),
-        ..Epilogue::default()
-    };
-    exec.linear(&weight.view(), rows, n, epilogue, &mut made);
+    exec.linear(&weight.view(), rows, n, finish(bias), &mut made);
     let turned = (0..n * filters).map(|i| made[i % n * filters + i / n]);
     turned.collect()
 }
 
+/// What all convolutions on integers do at the end here.
+fn finish(bias: &[f32]) -> Epilogue<'_> {
+    Epilogue {
+        bias: Some(bias),
+        activation: Some(UnaryOp::Relu),
+        ..Epilogue::default()
+    }
+}
+
+/// The scale and the integers of a place.
+fn quantized(x: &[f32]) -> (f32, Vec<i32>) {
+    if x.iter().any(|x| !x.is_finite()) {
+        return (f32::NAN, vec![0; x.len()]);
+    }
+    let largest = x.iter().fold(0f32, |m, x| m.max(x.abs()));
+    if largest < 1e-30 {
+        return (0.0, vec![0; x.len()]);
+    }
+    let integers = x.iter().map(|x| (x * (127.0 / largest)).round_ties_even() as i32);
+    (largest / 127.0, integers.collect())
+}
+
+/// What [`Exec::conv_integers`] is by definition with a scale for each filter.
+fn sums_of_taps(w: &Window, channels: usize, x: &[f32], weight: &Packed, bias: &[f32]) -> Vec<f32> {
+    let (reads, plane) = (reads(w), w.size.iter().product::<usize>());
+    let (filters, taps) = (weight.layout().n(), w.kernel.iter().product::<usize>());
+    let (k, block_bytes) = (taps * channels, weight.layout().block_bytes());
+    let places: Vec<(f32, Vec<i32>)> = (0..plane)
+        .map(|p| quantized(&(0..channels).map(|c| x[c * plane + p]).collect::<Vec<_>>()))
+        .collect();
+    let mut out = vec![0.0; filters * reads.len()];
+    for filter in 0..filters {
+        let block = &weight.data()[filter / 16 * block_bytes..][..block_bytes];
+        let r = filter % 16;
+        let scale = f32::from_le_bytes(block[4 * r..4 * r + 4].try_into().unwrap());
+        let integers: Vec<i32> = (0..k)
+            .map(|i| i32::from(block[64 + i / 4 * 64 + 4 * r + i % 4] as i8))
+            .collect();
+        for (window, read) in reads.iter().enumerate() {
+            let mut sum = 0f32;
+            for (place, integers) in read.iter().zip(integers.chunks_exact(channels)) {
+                let nothing = (0.0, vec![0; channels]);
+                let (scale, place) = place.map_or(&nothing, |p| &places[p]);
+                for (a, b) in place.chunks(256).zip(integers.chunks(256)) {
+                    let dot: i32 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+                    sum = (dot as f32).mul_add(*scale, sum);
+                }
+            }
+            let value = sum.mul_add(scale, bias[filter]);
+            // As the function has it.
+            out[filter * reads.len() + window] = if value > 0.0 || value.is_nan() { value } else { 0.0 };
+        }
+    }
+    out
+}
+
 #[test]
-fn conv_integers_is_the_product_of_quantized_windows() {
+fn conv_integers_is_what_its_definition_says() {
     for axes in WINDOWS {
         let w = window(axes);
         let (plane, taps) = (w.size.iter().product::<usize>(), w.kernel.iter().product::<usize>());
-        for (channels, filters) in [(32, 5), (64, 33), (3, 40), (72, 16)] {
-            if !has_whole_groups(taps, channels) {
+        let sizes = [(32, 5), (64, 33), (3, 40), (72, 16), (272, 3), (16, 130), (48, 82)];
+        let packings = [Packing::Int8G32, Packing::Int8N16];
+        for ((channels, filters), packing) in sizes.into_iter().flat_map(|size| packings.map(|p| (size, p))) {
+            if !is_on_integers(packing, &w, channels) {
                 continue;
             }
             let mut random = Random::new((plane * filters) as u64);
             let mut x = random.floats(2 * channels * plane, 1.0);
-            // A group without a scale, one without a number, and one whose places are far apart.
+            // A group without a scale, a place without one, one without a number, and one whose numbers are far apart.
             x[..plane.min(20)].fill(1e-35);
             (0..channels).for_each(|c| x[(channels + c) * plane] = 1e-32);
             x[plane / 2] = f32::INFINITY;
@@ -201,21 +241,19 @@ fn conv_integers_is_the_product_of_quantized_windows() {
             x[(channels + 1) * plane - 1] = 1e30;
             let weight = random.floats(filters * channels * taps, 1.0);
             let bias = random.floats(filters, 1.0);
-            let packed = pack(Packing::Int8G32, filters, channels * taps, &weight).unwrap();
-            let what = format!("conv_integers {axes:?} {channels} {filters}");
+            let packed = pack(packing, filters, channels * taps, &weight).unwrap();
+            let what = format!("conv_integers {packing} {axes:?} {channels} {filters}");
             let scalar = Exec {
                 kernels: Kernels::for_tier(Tier::Scalar).unwrap(),
                 step: &Step::inline(),
             };
             let samples = x.chunks_exact(channels * plane);
             let by_definition: Vec<f32> = samples
-                .flat_map(|x| product_of_windows(&scalar, &w, channels, x, &packed, &bias))
+                .flat_map(|x| match packing {
+                    Packing::Int8G32 => product_of_places(&scalar, channels, x, &packed, &bias),
+                    _ => sums_of_taps(&w, channels, x, &packed, &bias),
+                })
                 .collect();
-            let epilogue = Epilogue {
-                bias: Some(&bias),
-                activation: Some(UnaryOp::Relu),
-                ..Epilogue::default()
-            };
             let windows = w.out.iter().product::<usize>();
             // Lanes behind the last channel hold what nobody may read.
             let mut in_blocks = vec![f32::NAN; 2 * block_elems(channels, plane)];
@@ -232,13 +270,16 @@ fn conv_integers_is_the_product_of_quantized_windows() {
                     let each = filters * windows;
                     let x = if forms[0] == Form::Planes { &x } else { &in_blocks };
                     let mut out = vec![f32::NAN; 2 * each];
+                    let conv = |scratch: &mut [f32], out: &mut [f32]| {
+                        exec.conv_integers(&w, 2, forms, x, &packed.view(), finish(&bias), scratch, out);
+                    };
                     if forms[1] == Form::Planes {
-                        exec.conv_integers(&w, 2, forms, x, &packed.view(), epilogue, &mut scratch, &mut out);
+                        conv(&mut scratch, &mut out);
                         return out;
                     }
                     let size = block_elems(filters, windows);
                     let mut made = vec![f32::NAN; 2 * size];
-                    exec.conv_integers(&w, 2, forms, x, &packed.view(), epilogue, &mut scratch, &mut made);
+                    conv(&mut scratch, &mut made);
                     for (made, out) in made.chunks_exact(size.max(1)).zip(out.chunks_exact_mut(each.max(1))) {
                         exec.from_blocks(made, windows, out);
                     }
@@ -257,7 +298,7 @@ fn convolutions_without_windows_give_nothing() {
         ..window([NO_AXIS, [2, 3, 1, 1, 1, 1], [2, 3, 1, 1, 1, 1]])
     };
     let (x, weight) = ([1.0; 32 * 4], [1.0; 32 * 9]);
-    let packed = pack(Packing::Int8G32, 1, 32 * 9, &weight).unwrap();
+    let packed = pack(Packing::Int8N16, 1, 32 * 9, &weight).unwrap();
     same_everywhere("no windows", |exec| {
         assert_eq!(exec.conv_depthwise_scratch_elems(&w), 0);
         exec.conv_depthwise(&w, &x, &weight, Epilogue::default(), &mut [], &mut []);
@@ -288,7 +329,7 @@ fn conv_scratch_of_absurd_windows_saturates() {
             before: [far; 3],
             dilation: [dilation; 3],
         };
-        let packed = pack(Packing::Int8G32, 1, 32 * 27, &[0.0; 32 * 27]).unwrap();
+        let packed = pack(Packing::Int8N16, 1, 32 * 27, &[0.0; 32 * 27]).unwrap();
         same_everywhere("scratch", |exec| {
             assert_eq!(exec.conv_scratch_elems(&w, 3), usize::MAX, "{w:?}");
             let elems = exec.conv_integers_scratch_elems(&w, &packed.view());

@@ -70,7 +70,13 @@ impl<T> Drop for Guarded<T> {
 }
 
 fn packings() -> impl Iterator<Item = Packing> {
-    let floats = [Packing::RowMajor, Packing::Int8G32, Packing::F16N16, Packing::F32N16];
+    let floats = [
+        Packing::RowMajor,
+        Packing::Int8G32,
+        Packing::Int8N16,
+        Packing::F16N16,
+        Packing::F32N16,
+    ];
     let codebooks = Packing::ALL.into_iter().filter(|p| p.codebook_bits().is_some());
     floats.into_iter().chain(codebooks)
 }

@@ -5,7 +5,7 @@ use crate::policy::Policy;
 use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Op, TensorType, ValueId, WeightExpr};
 use cactus_tensor::DType;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Precision asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,6 +98,8 @@ pub enum Storage {
     Codebook(u32),
     /// Matrix `[n, k]` in INT8 with a scale for each group of 32 along `k`.
     Int8,
+    /// Matrix `[n, k]` in INT8 with a scale for each row: filters that [`lay_filters`] has laid tap by tap.
+    Int8Rows,
     /// Matrix `[n, k]` in half precision.
     F16,
     /// Matrix `[n, k]` in single precision.
@@ -211,28 +213,31 @@ enum Laid {
 
 /// Stores the filters of convolutions as matrices of a row for each where products with rows are faster.
 ///
-/// - Where `policy` gives 8 bits or fewer: `[filters, taps · channels]`, the channels of a tap side by side, so that a group of inputs has one tap and
-///   what a place has is quantized once for all windows. Leaves those whose channels are no whole groups, unless they have one tap, and those that
+/// - Where `policy` gives 8 bits or fewer: `[filters, taps · channels]`, the channels of a tap side by side, so that
+///   what a place has is quantized once for all windows. Leaves those whose channels are no whole vectors, unless they have one tap, and those that
 ///   have too few multiplications to be faster.
 /// - Where it gives 32 bits and few windows are known to be: `[filters, channels · taps]`.
 ///
-/// Returns how many were changed.
+/// Returns the names of those of the first kind, which [`Storage::Int8Rows`] then stores.
 ///
 /// # Errors
 /// [`ErrorKind::Graph`](crate::ErrorKind::Graph) where the graph is not valid.
-pub fn lay_filters(graph: &mut Graph, policy: &Policy) -> crate::Result<usize> {
+pub fn lay_filters(graph: &mut Graph, policy: &Policy) -> crate::Result<BTreeSet<String>> {
     let filters: Vec<(ValueId, WeightExpr)> = graph.weights().into_iter().map(|(v, e)| (v, e.clone())).collect();
-    let mut changed = 0;
+    let (mut changed, mut by_taps) = (false, BTreeSet::new());
     for (v, expr) in filters {
         if let Some(laid) = laid(graph, v, policy) {
+            if matches!(laid, Laid::TapByTap) {
+                by_taps.insert(graph.value(v).name.clone());
+            }
             lay(graph, v, expr, &laid)?;
-            changed += 1;
+            changed = true;
         }
     }
-    if changed > 0 {
+    if changed {
         *graph = graph.compacted();
     }
-    Ok(changed)
+    Ok(by_taps)
 }
 
 fn laid(g: &Graph, v: ValueId, policy: &Policy) -> Option<Laid> {
@@ -246,7 +251,7 @@ fn laid(g: &Graph, v: ValueId, policy: &Policy) -> Option<Laid> {
     let taps: usize = kernel.iter().product();
     match storage_of_matrix(policy.bits_of(&g.value(v).name, false).0, channels * taps) {
         Storage::Int8 | Storage::Codebook(_) => {
-            let fits = taps == 1 || channels % GROUP == 0;
+            let fits = taps == 1 || channels % BLOCK_ROWS == 0;
             let pays = filters * channels * taps >= WORTH_QUANTIZING * (filters + channels);
             (fits && pays).then_some(Laid::TapByTap)
         }
@@ -554,15 +559,17 @@ mod tests {
             let [(weight, expr)] = g.weights()[..] else {
                 panic!("one weight")
             };
-            assert_eq!(changed, usize::from(g.ty(weight).shape.len() == 2));
+            let (is_laid, by_taps) = (g.ty(weight).shape.len() == 2, changed.contains("filters"));
+            assert_eq!(by_taps, is_laid && bits != Bits::ThirtyTwo);
             let turned = matches!(expr, WeightExpr::Reshape { x, .. } if matches!(**x, WeightExpr::Permute { .. }));
-            assert_eq!(turned, changed == 1 && kernel > 1 && bits != Bits::ThirtyTwo);
+            assert_eq!(turned, by_taps && kernel > 1);
             choose_storage(&g, &policy)["filters"].storage
         };
         for (channels, kernel, groups, bits, expected) in [
             (64, 3, 1, Bits::Eight, Storage::Int8),
             (64, 3, 1, Bits::Four, Storage::Int8),
             (72, 1, 1, Bits::Eight, Storage::Int8),
+            (80, 3, 1, Bits::Eight, Storage::Int8),
             (72, 3, 1, Bits::Eight, Storage::Plain),
             (24, 1, 1, Bits::Eight, Storage::Plain),
             (64, 3, 2, Bits::Eight, Storage::Plain),

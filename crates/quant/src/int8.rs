@@ -19,7 +19,7 @@ const PAIR_BYTES: usize = SCALE_LINE_BYTES + 2 * GROUP_BYTES;
 
 /// Adding and subtracting this rounds an `f32` below 2^22 in magnitude to the nearest integer, ties to even. Unlike
 /// `round_ties_even` it vectorizes for the oldest CPUs, too.
-const ROUND: f32 = 12_582_912.0;
+pub(crate) const ROUND: f32 = 12_582_912.0;
 
 /// Bytes of a block, `None` on overflow.
 pub(crate) fn block_bytes(k: usize) -> Option<usize> {

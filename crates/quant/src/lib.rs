@@ -1,4 +1,4 @@
-//! Block formats and packings: INT8, codebooks of 1 to 6 bits, F16, F32 and the GGUF block types.
+//! Block formats and packings: INT8 (by groups and by rows), codebooks of 1 to 6 bits, F16, F32 and the GGUF block types.
 //!
 //! Purpose: say byte for byte how a weight matrix lies in memory and in a bundle ([`Packing`], [`PackedLayout`]), make
 //! such bytes from `f32` rows ([`pack()`]), and read them back ([`PackedView`]). The kernels compute on packed bytes in
@@ -16,6 +16,7 @@ mod error;
 mod float;
 pub mod gguf;
 mod int8;
+mod int8_rows;
 mod pack;
 mod packing;
 mod view;

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, ValueText};
 use crate::packing::{PackedLayout, Packing};
 use crate::view::PackedView;
-use crate::{blocks, cq, float, int8};
+use crate::{blocks, cq, float, int8, int8_rows};
 use cactus_base::AlignedBuf;
 
 /// A packed matrix that owns its bytes, aligned to 64 bytes.
@@ -112,6 +112,7 @@ fn encode_block(layout: &PackedLayout, rows: &[f32], block: &mut [u8]) -> Result
                 .map_or(Ok(()), |column| Err((0, column)))
         }
         (Packing::Int8G32, _) => int8::encode(rows, k, block),
+        (Packing::Int8N16, _) => int8_rows::encode(rows, k, block),
         (Packing::F16N16, _) => float::encode_f16(rows, k, block),
         (_, _) => float::encode_f32(rows, k, block),
     }

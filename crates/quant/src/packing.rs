@@ -1,7 +1,7 @@
 //! Packing ids and the sizes they imply.
 
 use crate::error::{Error, Result};
-use crate::{cq, float, int8};
+use crate::{cq, float, int8, int8_rows};
 use cactus_tensor::DType;
 
 /// Rows (outputs) that lie interleaved in a block of every packing but [`Packing::RowMajor`].
@@ -29,6 +29,11 @@ pub enum Packing {
     F16N16 = 2,
     /// `f32`, block after block, `[k][16]` within a block.
     F32N16 = 3,
+    /// `i8` with an `f32` scale for each row: the filters of convolutions on integers.
+    ///
+    /// `k` is padded with zeros to a multiple of 16. A block stores 16 scales, one for each output, and then its values: that of output `r`
+    /// at input `4j + i` is byte `64j + 4r + i`. Everything is aligned to 64 bytes and read in one stream.
+    Int8N16 = 4,
     /// 1-bit codebook indices of rotated groups of 128, each with an `f16` scale; see [`crate::cq`].
     Cq1G128 = 16,
     /// 2-bit codebook indices.
@@ -55,11 +60,12 @@ pub enum Packing {
 
 impl Packing {
     /// Every packing known to this build.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::RowMajor,
         Self::Int8G32,
         Self::F16N16,
         Self::F32N16,
+        Self::Int8N16,
         Self::Cq1G128,
         Self::Cq2G128,
         Self::Cq3G128,
@@ -138,6 +144,7 @@ impl Packing {
             Self::Int8G32 => "int8_g32",
             Self::F16N16 => "f16_n16",
             Self::F32N16 => "f32_n16",
+            Self::Int8N16 => "int8_n16",
             Self::Cq1G128 => "cq1_g128",
             Self::Cq2G128 => "cq2_g128",
             Self::Cq3G128 => "cq3_g128",
@@ -163,18 +170,18 @@ impl Packing {
     pub const fn dtype(self) -> DType {
         match self {
             Self::RowMajor | Self::F32N16 => DType::F32,
-            Self::Int8G32 => DType::I8,
+            Self::Int8G32 | Self::Int8N16 => DType::I8,
             Self::F16N16 => DType::F16,
             _ => DType::U8,
         }
     }
 
-    /// Elements along `k` that share a scale; 0 for packings without groups.
+    /// Elements along `k` that share a scale; 0 for packings without groups, whose rows have one scale or none.
     #[must_use]
     pub const fn group_size(self) -> usize {
         match self {
             Self::Int8G32 => int8::GROUP,
-            Self::RowMajor | Self::F16N16 | Self::F32N16 => 0,
+            Self::RowMajor | Self::F16N16 | Self::F32N16 | Self::Int8N16 => 0,
             _ => cq::CQ_GROUP,
         }
     }
@@ -237,6 +244,7 @@ impl PackedLayout {
             (_, Some(bits)) => (cq::block_bytes(k, bits), n.div_ceil(BLOCK_ROWS)),
             (Packing::RowMajor, _) => (k.checked_mul(4), n),
             (Packing::Int8G32, _) => (int8::block_bytes(k), n.div_ceil(BLOCK_ROWS)),
+            (Packing::Int8N16, _) => (int8_rows::block_bytes(k), n.div_ceil(BLOCK_ROWS)),
             (Packing::F16N16, _) => (float::block_bytes(k, 2), n.div_ceil(BLOCK_ROWS)),
             (_, _) => (float::block_bytes(k, 4), n.div_ceil(BLOCK_ROWS)),
         };
@@ -338,6 +346,8 @@ mod tests {
             (Packing::Int8G32, &[16, 64], Some(64 + 1024)),
             (Packing::Int8G32, &[16, 32], Some(64 + 512)),
             (Packing::Int8G32, &[17, 65], Some(2 * (64 + 1024 + 64 + 512))),
+            (Packing::Int8N16, &[16, 64], Some(64 + 1024)),
+            (Packing::Int8N16, &[17, 65], Some(2 * (64 + 80 * 16))),
             (Packing::F16N16, &[1, 3], Some(16 * 3 * 2)),
             (Packing::F32N16, &[33, 2], Some(3 * 16 * 2 * 4)),
             // 6.125, 5.125, 4.125, 3.125, 2.125 and 1.125 bits for an element.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::packing::{BLOCK_ROWS, PackedLayout, Packing};
-use crate::{cq, float, int8};
+use crate::{cq, float, int8, int8_rows};
 
 /// A packed matrix `[n, k]` borrowed from a bundle or a [`crate::Packed`]; the sizes are known to fit the layout.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +122,7 @@ impl<'a> PackedView<'a> {
         match (self.packing(), self.packing().codebook_bits()) {
             (packing, Some(_)) => cq::decode_row(block, packing, r, out),
             (Packing::Int8G32, _) => int8::decode_row(block, r, out),
+            (Packing::Int8N16, _) => int8_rows::decode_row(block, r, out),
             (Packing::F16N16, _) => float::decode_f16_row(block, r, out),
             (_, _) => float::decode_f32_row(block, r, out),
         }

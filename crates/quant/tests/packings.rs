@@ -12,11 +12,13 @@ fn decode(view: &PackedView<'_>) -> Vec<f32> {
     out
 }
 
-/// Largest error that the packing may make at any value of a group with this largest magnitude.
+/// Largest error that the packing may make at any value of what shares a scale and has this largest magnitude.
 fn bound(packing: Packing, max: f32, x: f32) -> f32 {
     match packing {
         // Half a step, and the step's own rounding to f16 (2^-11) which the clip can add at the ends of the range.
         Packing::Int8G32 => max / 127.0 * (0.5 + 127.0 / 2048.0) + 6e-8 * 128.0,
+        // Half a step, and the rounding of a quotient and of a product.
+        Packing::Int8N16 => max / 127.0 * 0.5001 + 1e-30,
         Packing::F16N16 => x.abs() / 2048.0 + 6e-8,
         // Bounds of single weights say nothing where errors are spread over a group; `cq.rs` measures those.
         p if p.codebook_bits().is_some() => f32::INFINITY,
@@ -30,14 +32,15 @@ fn check_round_trip(packing: Packing, n: usize, k: usize, rows: &[f32]) {
     let view = PackedView::new(packing, n, k, packed.scales(), packed.data()).unwrap();
     let back = decode(&view);
     for (r, (row, got)) in rows.chunks_exact(k).zip(back.chunks_exact(k)).enumerate() {
-        for (g, (row, got)) in row.chunks(32).zip(got.chunks(32)).enumerate() {
+        let shared = if packing == Packing::Int8N16 { k } else { 32 };
+        for (g, (row, got)) in row.chunks(shared).zip(got.chunks(shared)).enumerate() {
             let max = row.iter().fold(0f32, |m, x| m.max(x.abs()));
             for (c, (&x, &y)) in row.iter().zip(got).enumerate() {
                 let limit = bound(packing, max, x);
                 assert!(
                     (x - y).abs() <= limit,
                     "{packing} {n}x{k} row {r} column {}: {x} {y}",
-                    g * 32 + c
+                    g * shared + c
                 );
             }
         }
@@ -109,11 +112,43 @@ fn pack_int8_places_every_byte_as_documented() {
 }
 
 #[test]
+fn pack_int8_by_rows_places_every_byte_as_documented() {
+    let (n, k) = (18, 70);
+    let rows: Vec<f32> = (0..n * k).map(|i| ((i * 37) % 255) as f32 - 127.0).collect();
+    let packed = pack(Packing::Int8N16, n, k, &rows).unwrap();
+    let data = packed.data();
+    let block_bytes = 64 + 80 * 16;
+    assert_eq!(data.len(), 2 * block_bytes);
+    let mut used = vec![false; data.len()];
+    for (row, values) in rows.chunks_exact(k).enumerate() {
+        let (block, r) = (row / 16 * block_bytes, row % 16);
+        let scale_at = block + 4 * r;
+        let scale = f32::from_le_bytes(data[scale_at..scale_at + 4].try_into().unwrap());
+        let max = values.iter().fold(0f32, |m, x| m.max(x.abs()));
+        assert_eq!(scale, max / 127.0);
+        used[scale_at..scale_at + 4].fill(true);
+        for (column, x) in values.iter().enumerate() {
+            let value_at = block + 64 + column / 4 * 64 + 4 * r + column % 4;
+            assert_eq!(
+                f32::from(data[value_at] as i8),
+                (x / scale).round_ties_even(),
+                "{row} {column}"
+            );
+            used[value_at] = true;
+        }
+    }
+    // What no weight occupies is padding, and padding is zero.
+    assert!(data.iter().zip(&used).all(|(&byte, &used)| used || byte == 0));
+}
+
+#[test]
 fn pack_bad_value_names_row_and_column() {
     for (packing, bad) in [
         (Packing::Int8G32, f32::NAN),
         (Packing::Int8G32, f32::INFINITY),
         (Packing::Int8G32, 1e8),
+        (Packing::Int8N16, f32::NAN),
+        (Packing::Int8N16, f32::INFINITY),
         (Packing::F16N16, 65_520.0),
         (Packing::F16N16, f32::NAN),
         (Packing::F32N16, f32::NEG_INFINITY),

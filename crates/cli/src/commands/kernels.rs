@@ -105,7 +105,9 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
 
 /// The packing of matrices of that name.
 fn named(name: &str) -> Result<Packing> {
-    let mut matrices = Packing::ALL.into_iter().filter(|&packing| packing != Packing::RowMajor);
+    // Filters of convolutions are multiplied otherwise.
+    let multiplied = |packing: &Packing| !matches!(packing, Packing::RowMajor | Packing::Int8N16);
+    let mut matrices = Packing::ALL.into_iter().filter(multiplied);
     let found = matrices.clone().find(|packing| packing.name() == name);
     found.with_context(|| {
         let names: Vec<&str> = matrices.by_ref().map(Packing::name).collect();

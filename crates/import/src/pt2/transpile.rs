@@ -11,7 +11,7 @@ use cactus_bundle::{About, BundleWriter, Provenance, TokenIds};
 use cactus_ir::{Bindings, Constraint, Dim, Graph, MEDIA_INPUTS, PAST, SEQ, ValueId};
 use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
 use cactus_tensor::DType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -346,15 +346,21 @@ fn write(
         policy.prefix = format!("{component}.");
     }
     let stored = |name: &str| format!("{}{name}", policy.prefix);
+    let mut by_taps = BTreeSet::new();
     // Weights of a folder are what they are.
     if ready.task == Task::Function && ready.imported.tensors.bound().is_none() {
         let failed = |e: cactus_passes::Error| {
             let what = format!("filters cannot be laid out: {e}");
             Error::new(ErrorKind::Unsupported, what)
         };
-        cactus_passes::lay_filters(&mut ready.optimized, &policy).map_err(failed)?;
+        by_taps = cactus_passes::lay_filters(&mut ready.optimized, &policy).map_err(failed)?;
     }
-    let storage = cactus_passes::choose_storage(&ready.optimized, &policy);
+    let mut storage = cactus_passes::choose_storage(&ready.optimized, &policy);
+    for (_, choice) in storage.iter_mut().filter(|(name, _)| by_taps.contains(*name)) {
+        if choice.storage == Storage::Int8 {
+            choice.storage = Storage::Int8Rows;
+        }
+    }
     if senses {
         senses::on_integers(component, &mut ready.optimized, &storage)?;
     }

@@ -1,71 +1,27 @@
-//! Convolutions with filters in 8 bits whose taps lie one after another: every place is quantized once, for all windows that read it.
+//! Convolutions with filters in 8 bits on integers.
 //!
-//! Filters are the rows `[filters, taps · channels]` of a product, and its groups of 32 inputs are groups of channels of one tap. What a
-//! window reads is then made of cells that belong to places: they are made for all of them, with zeros around, 16 places side by side,
-//! and windows copy theirs. Input and output are planes or blocks, with the same bits. [`Exec::conv_rows`] gathers floats and makes integers of each window anew, `taps` times as many.
+//! Filters with a scale for each 32 inputs ([`Packing::Int8G32`]) have one tap: places are the rows of a product. Each is quantized once in groups of 32 channels,
+//! and input and output are planes or blocks, with the same bits. [`Exec::conv_rows`] has those with more taps: it gathers floats and makes integers of each window
+//! anew. Filters with one scale each ([`Packing::Int8N16`]) have any taps, see `conv_bytes`.
 
 use super::blocks::block_elems;
 use super::conv::Window;
-use super::strips::{STRIP, in_lines, quantized_elems};
+use super::strips::{STRIP, quantized_elems};
 use super::turn::{Planes, Turn, row_stride};
 use crate::exec::{Exec, Kernels, SharedMut};
 use crate::matmul::{Activations, Cell, Epilogue, MIN_MAGNITUDE, QuantizedRows, TILE_ROWS, quantize_group};
-use crate::parts::{part_count, part_range};
 use cactus_quant::{BLOCK_ROWS, GROUP, PackedView, Packing};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
-/// Elements of scratch memory that a cell takes.
-const CELL_ELEMS: usize = size_of::<Cell>() / 4;
-
-/// Whether [`Exec::conv_integers`] computes convolutions of so many `taps` and `channels`: one group of 32 inputs has one tap.
+/// Whether [`Exec::conv_integers`] computes a convolution with filters packed so.
 #[must_use]
-pub fn has_whole_groups(taps: usize, channels: usize) -> bool {
-    taps == 1 || channels.is_multiple_of(GROUP)
-}
-
-/// Cells of all places with the padding around them, `[groups, z, y, x]`.
-#[derive(Clone, Copy)]
-struct Framed {
-    size: [usize; 3],
-    groups: usize,
-}
-
-impl Framed {
-    /// `None` where windows are places, which need no cells of their own.
-    fn of(w: &Window, channels: usize) -> Option<Self> {
-        if w.is_pointwise() {
-            return None;
-        }
-        // A file may say anything: what overflows becomes more than any memory has.
-        let places = |axis: usize| {
-            let last = w.out[axis].saturating_sub(1).saturating_mul(w.stride[axis]);
-            let reach = w.kernel[axis].saturating_sub(1).saturating_mul(w.dilation[axis]);
-            last.saturating_add(reach).saturating_add(1)
-        };
-        Some(Self {
-            size: [0, 1, 2].map(places),
-            groups: channels.div_ceil(GROUP),
-        })
-    }
-
-    fn plane(&self) -> usize {
-        self.size.iter().fold(1, |n, &size| n.saturating_mul(size))
-    }
-
-    fn elems(&self) -> usize {
-        in_lines(self.plane().saturating_mul(self.groups).saturating_mul(CELL_ELEMS))
-    }
-
-    fn at(&self, [z, y, x]: [usize; 3]) -> usize {
-        (z * self.size[1] + y) * self.size[2] + x
-    }
-
-    /// What each tap adds to the place of a window.
-    fn offsets(&self, w: &Window) -> Vec<usize> {
-        let taps = (0..w.taps()).map(|tap| Window::split(tap, w.kernel));
-        taps.map(|tap| self.at([0, 1, 2].map(|a| tap[a] * w.dilation[a])))
-            .collect()
+pub fn is_on_integers(packing: Packing, w: &Window, channels: usize) -> bool {
+    match packing {
+        Packing::Int8G32 => w.is_pointwise(),
+        // The inputs of a chunk have one tap.
+        Packing::Int8N16 => w.taps() == 1 || channels.is_multiple_of(BLOCK_ROWS),
+        _ => false,
     }
 }
 
@@ -88,24 +44,10 @@ impl Form {
     }
 }
 
-/// What the windows of a sample read.
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    /// Each its own place.
-    Places(Places<'a>),
-    /// Places that are quantized.
-    Cells {
-        framed: Framed,
-        cells: &'a [Cell],
-        /// See [`Framed::offsets`].
-        offsets: &'a [usize],
-    },
-}
-
 /// A sample and what it is multiplied with.
 struct Sample<'a> {
-    w: &'a Window,
-    source: Source<'a>,
+    /// What windows are.
+    x: Places<'a>,
     weight: &'a PackedView<'a>,
     epilogue: Epilogue<'a>,
     form: Form,
@@ -122,17 +64,21 @@ impl Exec<'_> {
     /// Elements that [`Exec::conv_integers`] needs beside its output; as many as there are numbers where they are more.
     #[must_use]
     pub fn conv_integers_scratch_elems(&self, w: &Window, weight: &PackedView<'_>) -> usize {
-        let framed = Framed::of(w, weight.k() / w.taps().max(1)).map_or(0, |framed| framed.elems());
-        let own = strip_elems(weight, w.outputs().min(STRIP));
-        framed.saturating_add(self.strip_parts(w.outputs()).saturating_mul(own))
+        match weight.packing() {
+            Packing::Int8N16 => Exec::conv_bytes_scratch_elems(w, weight.k() / w.taps().max(1)),
+            _ => {
+                let own = strip_elems(weight, w.outputs().min(STRIP));
+                self.strip_parts(w.outputs()).saturating_mul(own)
+            }
+        }
     }
 
-    /// `out [batch, filters, out…]` from `x [batch, channels, size…]`, in the forms `x` and `out` of `forms`, where `weight` is `[filters, kernel… · channels]` in 8 bits, with bias
-    /// and activation of the epilogue. Every place is quantized in groups of 32 channels as [`QuantizedRows`] says, zeros outside, and the
-    /// groups of a window follow one another tap by tap.
+    /// `out [batch, filters, out…]` from `x [batch, channels, size…]`, in the forms `x` and `out` of `forms`, where `weight` is `[filters, kernel… · channels]` in 8 bits, with
+    /// bias, bounds and activation of the epilogue. Every place is quantized, zeros outside, and what a window reads follows tap by tap: with scales for each 32 inputs as
+    /// [`QuantizedRows`] says, with one for a filter all channels of a place together.
     ///
     /// # Panics
-    /// When a length does not fit, or where not [`has_whole_groups`]: programming errors.
+    /// When a length does not fit, or where not [`is_on_integers`]: programming errors.
     #[allow(clippy::too_many_arguments)]
     pub fn conv_integers(
         &self,
@@ -148,7 +94,7 @@ impl Exec<'_> {
         let (windows, taps) = (w.outputs(), w.taps());
         let channels = weight.k() / taps;
         assert!(
-            weight.packing() == Packing::Int8G32 && channels * taps == weight.k() && has_whole_groups(taps, channels),
+            channels * taps == weight.k() && is_on_integers(weight.packing(), w, channels),
             "conv_integers: {} filters of {taps} taps and {} inputs",
             weight.packing(),
             weight.k()
@@ -161,15 +107,14 @@ impl Exec<'_> {
             x.len() == batch * each_in && out.len() == batch * each_out,
             "conv_integers: elements of input and output"
         );
+        let bias = epilogue.bias.is_none_or(|bias| bias.len() == weight.n());
+        assert!(
+            bias && epilogue.row_bias.is_none() && !epilogue.accumulate,
+            "conv_integers: the epilogue"
+        );
         if each_out == 0 {
             return;
         }
-        let framed = Framed::of(w, channels);
-        let (cells, scratch) = scratch.split_at_mut(framed.map_or(0, |framed| framed.elems()));
-        let count = framed.map_or(0, |framed| framed.plane() * framed.groups);
-        let cells: &mut [Cell] = bytemuck::cast_slice_mut(&mut cells[..count * CELL_ELEMS]);
-        let offsets = framed.map_or_else(Vec::new, |framed| framed.offsets(w));
-        let own = strip_elems(weight, windows.min(STRIP));
         for (sample, out) in out.chunks_exact_mut(each_out).enumerate() {
             let x = Places {
                 x: &x[sample * each_in..(sample + 1) * each_in],
@@ -177,81 +122,33 @@ impl Exec<'_> {
                 plane: w.places(),
                 channels,
             };
-            let source = match framed {
-                None => Source::Places(x),
-                Some(framed) => {
-                    self.quantize_places(w, framed, x, cells);
-                    Source::Cells {
-                        framed,
-                        cells,
-                        offsets: &offsets,
-                    }
-                }
-            };
+            if weight.packing() == Packing::Int8N16 {
+                self.conv_bytes(w, x, forms[1], weight, epilogue, scratch, out);
+                continue;
+            }
             let sample = Sample {
-                w,
-                source,
+                x,
                 weight,
                 epilogue,
                 form: forms[1],
                 out: SharedMut::new(out),
             };
+            let own = strip_elems(weight, windows.min(STRIP));
             self.for_strips(windows, scratch, own, |exec, windows, scratch| {
                 exec.integers_strip(&sample, windows, scratch);
             });
         }
     }
 
-    /// Quantizes all places of `x` into `cells`, zeros around them.
-    fn quantize_places(&self, w: &Window, framed: Framed, x: Places<'_>, cells: &mut [Cell]) {
-        let [depth, height, line] = framed.size;
-        let lines = depth * height;
-        let cost_ns = 8 * line;
-        let parts = part_count(self.step.width(), framed.groups * lines, cost_ns);
-        let (kernels, cells) = (self.kernels, SharedMut::new(cells));
-        self.step.run(parts, &|part| {
-            for item in part_range(framed.groups * lines, parts, part) {
-                let (group, at) = (item / lines, item % lines);
-                let at = [at / height, at % height];
-                // One tap passes over what lies between its steps.
-                if (0..2).any(|axis| w.kernel[axis] == 1 && !at[axis].is_multiple_of(w.stride[axis])) {
-                    continue;
-                }
-                // SAFETY: lines are disjoint.
-                let cells = unsafe { cells.piece(item * line..(item + 1) * line) };
-                cells.fill(bytemuck::Zeroable::zeroed());
-                let inside = |axis: usize, at: usize| at.checked_sub(w.before[axis]).filter(|&at| at < w.size[axis]);
-                let (Some(z), Some(y)) = (inside(0, at[0]), inside(1, at[1])) else {
-                    continue;
-                };
-                if x.plane == 0 {
-                    continue;
-                }
-                let own = w.before[2].min(line)..line.min(w.before[2] + w.size[2]);
-                let first = (z * w.size[1] + y) * w.size[2];
-                x.group(group, first).quantize(kernels, &mut cells[own]);
-            }
-        });
-    }
-
     /// Some windows of a sample; no other thread may have the same ones.
     fn integers_strip(&self, sample: &Sample<'_>, windows: Range<usize>, scratch: &mut [f32]) {
         let Sample {
-            w, weight, epilogue, ..
+            x, weight, epilogue, ..
         } = *sample;
         let (n, filters, stride) = (windows.len(), weight.n(), row_stride(weight.n()));
         let (integers, made) = scratch.split_at_mut(quantized_elems(weight, n));
         let mut rows = QuantizedRows::new(bytemuck::cast_slice_mut(integers), n, weight.k());
-        match sample.source {
-            Source::Places(x) => self.quantize_windows(x, windows.start, &mut rows),
-            Source::Cells { framed, cells, offsets } => {
-                for tile in 0..n.div_ceil(TILE_ROWS) {
-                    let (to, count) = rows.tile_mut(tile);
-                    let first = windows.start + tile * TILE_ROWS;
-                    copy_cells(w, &framed, cells, offsets, first..first + count, to);
-                }
-            }
-        }
+        self.quantize_windows(x, windows.start, &mut rows);
         let made = &mut made[..n * stride];
         self.linear_strided(weight, Activations::Q8(rows), n, epilogue, made, stride);
         // Strips have disjoint windows.
@@ -262,13 +159,13 @@ impl Exec<'_> {
                 filters,
                 planes: Planes {
                     out: &sample.out,
-                    plane: w.outputs(),
+                    plane: x.plane,
                     first: windows.start,
                 },
             }),
             Form::Blocks => {
                 for (block, first) in (0..filters).step_by(BLOCK_ROWS).enumerate() {
-                    let at = block * w.outputs() + windows.start;
+                    let at = block * x.plane + windows.start;
                     // SAFETY: strips have disjoint windows.
                     let lines = unsafe { sample.out.piece(at * BLOCK_ROWS..(at + n) * BLOCK_ROWS) };
                     for (line, row) in lines
@@ -305,12 +202,12 @@ impl Exec<'_> {
 
 /// The places of a sample.
 #[derive(Clone, Copy)]
-struct Places<'a> {
-    x: &'a [f32],
-    form: Form,
+pub(super) struct Places<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) form: Form,
     /// Places of a channel.
-    plane: usize,
-    channels: usize,
+    pub(super) plane: usize,
+    pub(super) channels: usize,
 }
 
 impl<'a> Places<'a> {
@@ -335,30 +232,6 @@ impl<'a> Places<'a> {
                 second: x.get(before + (plane + first) * BLOCK_ROWS..).unwrap_or(&[]),
                 count: own,
             }),
-        }
-    }
-}
-
-/// Copies what `windows`, a tile at most, read of `cells` to `to [taps, groups, windows]`.
-fn copy_cells(w: &Window, framed: &Framed, cells: &[Cell], offsets: &[usize], windows: Range<usize>, to: &mut [Cell]) {
-    let count = windows.len();
-    let mut starts = [0; TILE_ROWS];
-    for (start, window) in starts.iter_mut().zip(windows) {
-        let window = Window::split(window, w.out);
-        *start = framed.at([0, 1, 2].map(|a| window[a] * w.stride[a]));
-    }
-    let starts = &starts[..count];
-    let side_by_side = starts.iter().enumerate().all(|(i, start)| *start == starts[0] + i);
-    let mut to = to.chunks_exact_mut(count);
-    for offset in offsets {
-        for plane in cells.chunks_exact(framed.plane()) {
-            let Some(to) = to.next() else { return };
-            let from = &plane[*offset..];
-            if side_by_side {
-                to.copy_from_slice(&from[starts[0]..starts[0] + count]);
-            } else {
-                to.iter_mut().zip(starts).for_each(|(to, start)| *to = from[*start]);
-            }
         }
     }
 }

@@ -37,8 +37,8 @@ pub(crate) const fn wide_blocks<S: Simd>() -> usize {
 impl Exec<'_> {
     pub(super) fn linear_float(&self, w: &PackedView<'_>, x: &[f32], rows: usize, target: &Target<'_>) {
         let kernels = self.kernels;
-        if w.packing() == Packing::RowMajor {
-            linear_row_major(w, x, target);
+        if matches!(w.packing(), Packing::RowMajor | Packing::Int8N16) {
+            linear_by_rows(w, x, rows, target);
             return;
         }
         let run = |blocks: Range<usize>, rows: Range<usize>| match w.packing() {
@@ -88,25 +88,28 @@ impl Exec<'_> {
 }
 
 /// Weights that are not interleaved: small tables only, one output after the other in the same order of arithmetic.
-fn linear_row_major(w: &PackedView<'_>, x: &[f32], target: &Target<'_>) {
-    let k = w.k();
-    for (row, x) in x.chunks_exact(k.max(1)).enumerate() {
-        for block in 0..w.n().div_ceil(BLOCK_ROWS) {
-            let mut sums = [0.0; BLOCK_ROWS];
-            for (sum, output) in sums.iter_mut().zip(block * BLOCK_ROWS..w.n()) {
+fn linear_by_rows(w: &PackedView<'_>, x: &[f32], rows: usize, target: &Target<'_>) {
+    let (k, blocks) = (w.k(), w.n().div_ceil(BLOCK_ROWS));
+    let mut weights = vec![0.0; k];
+    for block in 0..blocks {
+        let mut sums = vec![[0.0; BLOCK_ROWS]; rows];
+        for (lane, output) in (block * BLOCK_ROWS..w.n()).take(BLOCK_ROWS).enumerate() {
+            w.decode_row(output, &mut weights);
+            for (sums, x) in sums.iter_mut().zip(x.chunks_exact(k.max(1))) {
                 let mut p = [0f32; CHAINS];
-                for (i, (bytes, x)) in w.block(output).chunks_exact(4).zip(x).enumerate() {
-                    let weight = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                for (i, (weight, x)) in weights.iter().zip(x).enumerate() {
                     p[i % CHAINS] = weight.mul_add(*x, p[i % CHAINS]);
                 }
-                *sum = (p[0] + p[1]) + (p[2] + p[3]);
+                sums[lane] = (p[0] + p[1]) + (p[2] + p[3]);
             }
+        }
+        for (row, sums) in sums.into_iter().enumerate() {
             // SAFETY: this is the only thread.
             unsafe { target.store(cactus_simd::Scalar, row, block, sums) };
         }
-        // SAFETY: as above.
-        unsafe { target.activate(row..row + 1, 0..w.n().div_ceil(BLOCK_ROWS)) };
     }
+    // SAFETY: as above.
+    unsafe { target.activate(0..rows, 0..blocks) };
 }
 
 /// Element of a float packing.

@@ -207,7 +207,6 @@ impl Finder<'_> {
             return false;
         };
         let made = node.outputs[0];
-        let windows = self.shape(made)[2..].iter().product();
         self.has_planes(x)
             && self.has_planes(made)
             && self.is_f32(x)
@@ -219,7 +218,7 @@ impl Finder<'_> {
                     &self.plan.folds,
                     filters,
                     self.shape(filters),
-                    windows
+                    &self.plan.window(node),
                 ),
                 Ok(Some(PackedFilters::Integers(_)))
             )

@@ -133,7 +133,35 @@ impl Constants {
             if let Some(v) = product_operand(graph, node).and_then(|i| node.inputs.get(i)) {
                 self.pack(graph, *v)?;
             }
+            self.unpack(graph, node)?;
         }
+        Ok(())
+    }
+
+    /// Makes plain what `node` turns of a matrix in groups of 32: filters that lie tap by tap, of a bundle of before. Those with a scale each are read as they lie.
+    fn unpack(&mut self, graph: &Graph, node: &Node) -> Result<()> {
+        let (Op::Permute { .. }, &[x]) = (&node.op, &node.inputs[..]) else {
+            return Ok(());
+        };
+        let Some((_, reshape)) = graph.producer(x) else {
+            return Ok(());
+        };
+        let (Op::Reshape { .. }, &[v, ..]) = (&reshape.op, &reshape.inputs[..]) else {
+            return Ok(());
+        };
+        let is_matrix = !self.literals.contains_key(&v)
+            && self
+                .stored(v)
+                .is_some_and(|(bundle, i)| bundle.weight_at(i).packing == Packing::Int8G32);
+        let Some(matrix) = self.matrix(v)?.filter(|_| is_matrix) else {
+            return Ok(());
+        };
+        let (n, k) = (matrix.n(), matrix.k());
+        let mut plain = AlignedBuf::zeroed(n.saturating_mul(k).saturating_mul(4))?;
+        for (i, row) in bytemuck::cast_slice_mut(&mut plain).chunks_exact_mut(k).enumerate() {
+            matrix.decode_row(i, row);
+        }
+        self.literals.insert(v, plain);
         Ok(())
     }
 

@@ -4,28 +4,28 @@ use super::constants::Constants;
 use super::folds::Folds;
 use crate::Result;
 use cactus_ir::{Graph, Op, ValueId};
-use cactus_kernels::dense::FEW_WINDOWS;
+use cactus_kernels::dense::{FEW_WINDOWS, Window, is_on_integers};
 use cactus_quant::{PackedView, Packing};
 
 /// Packed filters, and what they are multiplied with.
 pub(super) enum PackedFilters<'a> {
-    /// Integers that places have, tap by tap.
+    /// Integers that places have.
     Integers(PackedView<'a>),
     /// Rows that windows gather.
     Rows(PackedView<'a>),
 }
 
 impl<'a> PackedFilters<'a> {
-    /// The filters `v`, of shape `[filters, channels, kernel…]`, of a convolution in one group with so many windows; `None` where they are plain.
+    /// The filters `v`, of shape `[filters, channels, kernel…]`, of a convolution in one group with the windows `w`; `None` where they are plain.
     pub(super) fn of(
         graph: &Graph,
         constants: &'a Constants,
         folds: &Folds,
         v: ValueId,
         shape: &[usize],
-        windows: usize,
+        w: &Window,
     ) -> Result<Option<Self>> {
-        if windows < FEW_WINDOWS
+        if w.out.iter().product::<usize>() < FEW_WINDOWS
             && let Some(few) = constants.filters(v)
         {
             return Ok(Some(Self::Rows(few)));
@@ -47,7 +47,7 @@ impl<'a> PackedFilters<'a> {
             .matrix(of)?
             .filter(|m| m.n() == shape[0] && m.k() == shape[1] * taps);
         Ok(stored.and_then(|m| match m.packing() {
-            Packing::Int8G32 if is_turned || taps == 1 => Some(Self::Integers(m)),
+            packing if (is_turned || taps == 1) && is_on_integers(packing, w, shape[1]) => Some(Self::Integers(m)),
             Packing::Int8G32 | Packing::F32N16 => Some(Self::Rows(m)),
             _ => None,
         }))

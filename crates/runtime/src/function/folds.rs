@@ -6,8 +6,7 @@ use super::plan::in_place;
 use crate::kernel_names;
 use cactus_ir::{BinaryFn, ConvAttrs, Graph, Node, NodeId, Op, ValueId};
 use cactus_kernels::UnaryOp;
-use cactus_kernels::dense::has_whole_groups;
-use cactus_quant::Packing;
+use cactus_quant::{BLOCK_ROWS, Packing};
 use cactus_tensor::DType;
 use std::collections::{HashMap, HashSet};
 
@@ -168,10 +167,10 @@ impl Finder<'_> {
         };
         let stored = self.constants.matrix(*matrix).ok().flatten()?;
         let fits = perm.iter().copied().eq(back)
-            && stored.packing() == Packing::Int8G32
+            && stored.packing() == Packing::Int8N16
             && stored.n() == shape[0]
             && stored.k() == channels * kernel.iter().product::<usize>()
-            && has_whole_groups(kernel.iter().product(), *channels)
+            && (kernel.iter().all(|&taps| taps == 1) || channels.is_multiple_of(BLOCK_ROWS))
             && self.uses[turned.index()].iter().all(is_read)
             && !self.outputs.contains(&turned);
         fits.then_some(turned)

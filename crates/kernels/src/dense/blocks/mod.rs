@@ -16,6 +16,7 @@ mod tiles;
 mod transpose;
 
 pub use conv::{BlockConv, BlockEpilogue, Filters, Source};
+pub(super) use sums::{GROUP, groups};
 pub use transpose::BlockTranspose;
 
 use super::turn::{Places, Planes, Turn};

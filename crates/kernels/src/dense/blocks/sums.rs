@@ -6,10 +6,10 @@ use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
 /// Most blocks of 16 filters that are multiplied at once.
-pub(super) const GROUP: usize = 4;
+pub(in crate::dense) const GROUP: usize = 4;
 
 /// How `blocks` blocks of filters are cut into groups: whole ones, and rather three and two than four and one.
-pub(super) fn groups(blocks: usize) -> Vec<Range<usize>> {
+pub(in crate::dense) fn groups(blocks: usize) -> Vec<Range<usize>> {
     let mut all = Vec::with_capacity(blocks.div_ceil(GROUP));
     let mut first = 0;
     while first < blocks {

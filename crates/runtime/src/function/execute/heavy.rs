@@ -283,9 +283,8 @@ impl Run<'_> {
 
     /// How a convolution that reads its filters packed is computed: stored so, or as it has few windows.
     fn packed_way(&self, node: &Node, w: &Window) -> Result<Option<Way<'_>>> {
-        let (filters, windows) = (node.inputs[1], w.out.iter().product());
-        let folds = &self.plan.folds;
-        let packed = PackedFilters::of(self.graph, self.constants, folds, filters, self.shape(filters), windows)?;
+        let (filters, folds) = (node.inputs[1], &self.plan.folds);
+        let packed = PackedFilters::of(self.graph, self.constants, folds, filters, self.shape(filters), w)?;
         Ok(packed.map(|packed| match packed {
             PackedFilters::Integers(filters) => Way::Integers(filters),
             PackedFilters::Rows(filters) => Way::Rows(filters),

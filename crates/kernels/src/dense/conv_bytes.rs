@@ -1,0 +1,730 @@
+//! Convolutions with filters in 8 bits that have one scale each: what is multiplied are bytes of places, and integers are added up over the channels of a tap.
+//!
+//! Every place is quantized once, with one scale for all of its channels, and lies with zeros around it as bytes, channel after channel. Windows read
+//! them where they are: filters are in the lanes of a product, four channels of a place are repeated in all of them. A chain of integers goes over up to 256 channels of a
+//! tap; then it is multiplied with the scale of the place and added to the sums of the taps before, in the order of the taps. What all of a window
+//! has in common, the scale of the filter and the bias, comes at the end. A strip of windows is multiplied with as many weights at a time as stay in the L1
+//! cache; its sums wait in the output meanwhile. Input and output are planes or blocks, with the same bits.
+
+use super::blocks::{GROUP, groups};
+use super::conv::Window;
+use super::conv_integers::{Form, Places};
+use super::strips::in_lines;
+use super::turn::{Planes, Turn};
+use crate::elementwise::{keep_piece_within, unary_piece};
+use crate::exec::{Exec, Kernels, SharedMut};
+use crate::matmul::{Epilogue, MIN_MAGNITUDE};
+use crate::parts::{part_count, part_range};
+use bytemuck::{Pod, Zeroable};
+use cactus_quant::{BLOCK_ROWS, PackedView};
+use cactus_simd::{Op, Simd};
+use std::ops::Range;
+
+/// Channels that lie side by side, which are four quads.
+const CHUNK: usize = 16;
+/// Chunks whose products are added up as integers: those of 256 channels are below `2^24`, so that a float holds them exactly.
+const RUN: usize = 16;
+/// Windows whose sums wait while the next weights are multiplied.
+const STRIP: usize = 96;
+/// Bytes of the weights that are multiplied at a time, unless a run of a tap has more: a part of an L1 cache.
+const PANEL_BYTES: usize = 16 << 10;
+/// Most sums of floats that are held in registers beside as many of integers.
+const HELD: usize = 12;
+/// Bytes of the scales before the values of a block.
+const SCALES_BYTES: usize = 4 * BLOCK_ROWS;
+
+/// Sixteen channels of a place.
+type Chunk = [i32; 4];
+/// Sixteen inputs of a block of filters.
+type Lines = [[i8; 64]; 4];
+
+/// What a place has beside its bytes, for each run of channels.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Mark {
+    /// What one unit of its bytes is worth.
+    scale: f32,
+    /// Their sum.
+    sum: i32,
+}
+
+/// Places with the padding around them, `[z, y, x]`.
+#[derive(Clone, Copy)]
+struct Framed {
+    size: [usize; 3],
+}
+
+impl Framed {
+    fn of(w: &Window) -> Self {
+        // A file may say anything: what overflows becomes more than any memory has.
+        let places = |axis: usize| {
+            let last = w.out[axis].saturating_sub(1).saturating_mul(w.stride[axis]);
+            let reach = w.kernel[axis].saturating_sub(1).saturating_mul(w.dilation[axis]);
+            last.saturating_add(reach).saturating_add(1)
+        };
+        Self {
+            size: [0, 1, 2].map(places),
+        }
+    }
+
+    fn plane(&self) -> usize {
+        self.size.iter().fold(1, |n, &size| n.saturating_mul(size))
+    }
+
+    fn at(&self, [z, y, x]: [usize; 3]) -> usize {
+        (z * self.size[1] + y) * self.size[2] + x
+    }
+
+    /// What each tap adds to the place of a window.
+    fn offsets(&self, w: &Window) -> Vec<usize> {
+        let taps = (0..w.taps()).map(|tap| Window::split(tap, w.kernel));
+        taps.map(|tap| self.at([0, 1, 2].map(|a| tap[a] * w.dilation[a])))
+            .collect()
+    }
+}
+
+/// How places lie that are quantized.
+#[derive(Clone, Copy)]
+struct Layout {
+    framed: Framed,
+    channels: usize,
+    /// Of a place.
+    chunks: usize,
+    runs: usize,
+}
+
+impl Layout {
+    fn of(w: &Window, channels: usize) -> Self {
+        let chunks = channels.div_ceil(CHUNK);
+        Self {
+            framed: Framed::of(w),
+            channels,
+            chunks,
+            runs: chunks.div_ceil(RUN),
+        }
+    }
+
+    /// Elements of the bytes, and of the marks.
+    fn elems(&self) -> [usize; 2] {
+        let places = self.framed.plane();
+        let of = |each: usize, size: usize| in_lines(places.saturating_mul(each).saturating_mul(size / 4));
+        [of(self.chunks, size_of::<Chunk>()), of(self.runs, size_of::<Mark>())]
+    }
+}
+
+/// A run of channels of a tap: where windows and filters have it.
+#[derive(Clone, Copy)]
+struct Step {
+    /// From the first chunk of a window's first place.
+    chunk: usize,
+    /// From the first mark of that place.
+    mark: usize,
+    /// In a block of filters.
+    line: usize,
+    chunks: usize,
+}
+
+/// The steps of all sums, in their order.
+fn steps(w: &Window, layout: &Layout) -> Vec<Step> {
+    let &Layout { chunks, runs, .. } = layout;
+    let mut all = Vec::with_capacity(w.taps() * runs);
+    for (tap, place) in layout.framed.offsets(w).into_iter().enumerate() {
+        for run in 0..runs {
+            let first = run * RUN;
+            all.push(Step {
+                chunk: place * chunks + first,
+                mark: place * runs + run,
+                line: tap * chunks + first,
+                chunks: RUN.min(chunks - first),
+            });
+        }
+    }
+    all
+}
+
+/// The scales of a block of filters, and its values, `[taps, chunks]`.
+fn filters<'a>(weight: &PackedView<'a>, block: usize) -> ([f32; BLOCK_ROWS], &'a [Lines]) {
+    let (scales, lines) = weight.block(block).split_at(SCALES_BYTES);
+    (bytemuck::pod_read_unaligned(scales), bytemuck::cast_slice(lines))
+}
+
+/// A sample, quantized.
+struct Sample<'a> {
+    w: &'a Window,
+    layout: Layout,
+    chunks: &'a [Chunk],
+    marks: &'a [Mark],
+    steps: &'a [Step],
+    weight: &'a PackedView<'a>,
+    epilogue: Epilogue<'a>,
+    form: Form,
+    out: SharedMut<'a, f32>,
+}
+
+impl Exec<'_> {
+    /// Elements that [`Exec::conv_bytes`] needs beside its output; as many as there are numbers where they are more.
+    pub(super) fn conv_bytes_scratch_elems(w: &Window, channels: usize) -> usize {
+        let [chunks, marks] = Layout::of(w, channels).elems();
+        chunks.saturating_add(marks)
+    }
+
+    /// One sample of [`Exec::conv_integers`] with filters packed as [`Packing::Int8N16`](cactus_quant::Packing::Int8N16).
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn conv_bytes(
+        &self,
+        w: &Window,
+        x: Places<'_>,
+        form: Form,
+        weight: &PackedView<'_>,
+        epilogue: Epilogue<'_>,
+        scratch: &mut [f32],
+        out: &mut [f32],
+    ) {
+        let layout = Layout::of(w, x.channels);
+        let [chunks, marks] = layout.elems();
+        let (chunks, rest) = scratch.split_at_mut(chunks);
+        let places = layout.framed.plane();
+        let chunks: &mut [Chunk] = bytemuck::cast_slice_mut(&mut chunks[..places * layout.chunks * 4]);
+        let marks: &mut [Mark] = bytemuck::cast_slice_mut(&mut rest[..marks][..places * layout.runs * 2]);
+        self.quantize_all(w, &layout, x, chunks, marks);
+        let steps = steps(w, &layout);
+        let sample = Sample {
+            w,
+            layout,
+            chunks,
+            marks,
+            steps: &steps,
+            weight,
+            epilogue,
+            form,
+            out: SharedMut::new(out),
+        };
+        let groups = groups(weight.layout().blocks());
+        let strips = w.outputs().div_ceil(STRIP);
+        let work = STRIP.min(w.outputs()) * GROUP * BLOCK_ROWS * weight.k();
+        let parts = part_count(self.step.width(), groups.len() * strips, work / 128);
+        let kernels = self.kernels;
+        self.step.run(parts, &|part| {
+            for item in part_range(groups.len() * strips, parts, part) {
+                let first = item % strips * STRIP;
+                let windows = first..w.outputs().min(first + STRIP);
+                // Items are disjoint.
+                sample.strip(kernels, groups[item / strips].clone(), windows);
+            }
+        });
+    }
+
+    /// Quantizes all places of `x`, zeros around them.
+    fn quantize_all(&self, w: &Window, layout: &Layout, x: Places<'_>, chunks: &mut [Chunk], marks: &mut [Mark]) {
+        let [depth, height, line] = layout.framed.size;
+        let lines = depth * height;
+        let parts = part_count(self.step.width(), lines, 4 * line * layout.chunks);
+        let (kernels, chunks, marks) = (self.kernels, SharedMut::new(chunks), SharedMut::new(marks));
+        self.step.run(parts, &|part| {
+            for item in part_range(lines, parts, part) {
+                let at = [item / height, item % height];
+                // One tap passes over what lies between its steps.
+                if (0..2).any(|axis| w.kernel[axis] == 1 && !at[axis].is_multiple_of(w.stride[axis])) {
+                    continue;
+                }
+                let own = item * line..(item + 1) * line;
+                // SAFETY: lines are disjoint.
+                let (chunks, marks) = unsafe {
+                    (
+                        chunks.piece(own.start * layout.chunks..own.end * layout.chunks),
+                        marks.piece(own.start * layout.runs..own.end * layout.runs),
+                    )
+                };
+                let inside = |axis: usize, at: usize| at.checked_sub(w.before[axis]).filter(|&at| at < w.size[axis]);
+                let row = match (inside(0, at[0]), inside(1, at[1])) {
+                    (Some(z), Some(y)) if x.plane > 0 => Some((z * w.size[1] + y) * w.size[2]),
+                    _ => None,
+                };
+                let own = match row {
+                    Some(_) => w.before[2].min(line)..line.min(w.before[2] + w.size[2]),
+                    None => 0..0,
+                };
+                for outside in [0..own.start, own.end..line] {
+                    chunks[outside.start * layout.chunks..outside.end * layout.chunks].fill([0; 4]);
+                    marks[outside.start * layout.runs..outside.end * layout.runs].fill(Zeroable::zeroed());
+                }
+                let op = Quantize {
+                    x,
+                    first: row.unwrap_or(0),
+                    layout,
+                    chunks: &mut chunks[own.start * layout.chunks..own.end * layout.chunks],
+                    marks: &mut marks[own.start * layout.runs..own.end * layout.runs],
+                };
+                kernels.run(op);
+            }
+        });
+    }
+}
+
+impl Sample<'_> {
+    /// What a group of blocks of filters gives for some windows, a strip at most; nobody else may have the same ones.
+    fn strip(&self, kernels: &Kernels, blocks: Range<usize>, windows: Range<usize>) {
+        let (n, outputs, all) = (windows.len(), self.w.outputs(), self.weight.n());
+        let mut starts = [0; STRIP];
+        // Those of a line of windows are one step from each other.
+        let line = self.w.out[2];
+        let mut first = windows.start;
+        while first < windows.end {
+            let end = windows.end.min((first / line + 1) * line);
+            let window = Window::split(first, self.w.out);
+            let at = self.layout.framed.at([0, 1, 2].map(|a| window[a] * self.w.stride[a]));
+            let own = &mut starts[first - windows.start..end - windows.start];
+            for (i, start) in own.iter_mut().enumerate() {
+                *start = at + i * self.w.stride[2];
+            }
+            first = end;
+        }
+        match self.form {
+            Form::Blocks => {
+                let at = |block: usize| (block * outputs + windows.start) * BLOCK_ROWS;
+                let sums = self.out.sub(at(blocks.start)..at(blocks.end - 1) + n * BLOCK_ROWS);
+                self.multiply(kernels, blocks, &starts[..n], &sums, outputs);
+            }
+            Form::Planes => {
+                let mut memory = [[0.0; BLOCK_ROWS]; STRIP * GROUP];
+                let memory = memory[..n * blocks.len()].as_flattened_mut();
+                self.multiply(kernels, blocks.clone(), &starts[..n], &SharedMut::new(memory), n);
+                for (rows, block) in memory.chunks_exact(n * BLOCK_ROWS).zip(blocks) {
+                    let own = block * BLOCK_ROWS..all.min((block + 1) * BLOCK_ROWS);
+                    kernels.run(Turn {
+                        rows,
+                        stride: BLOCK_ROWS,
+                        filters: own.len(),
+                        planes: Planes {
+                            out: &self.out.sub(own.start * outputs..own.end * outputs),
+                            plane: outputs,
+                            first: windows.start,
+                        },
+                    });
+                }
+            }
+        }
+    }
+
+    /// Multiplies the windows that begin at `starts` with a group of blocks. The results of a block are lines in `sums`, `stride` lines behind those of the one before.
+    fn multiply(
+        &self,
+        kernels: &Kernels,
+        blocks: Range<usize>,
+        starts: &[usize],
+        sums: &SharedMut<'_, f32>,
+        stride: usize,
+    ) {
+        let Epilogue {
+            bias,
+            bounds,
+            activation,
+            ..
+        } = self.epilogue;
+        let mut lines: [&[Lines]; GROUP] = [&[]; GROUP];
+        let mut finish = [[[0.0; BLOCK_ROWS]; 2]; GROUP];
+        for ((lines, finish), block) in lines.iter_mut().zip(&mut finish).zip(blocks.clone()) {
+            (finish[0], *lines) = filters(self.weight, block);
+            if let Some(bias) = bias {
+                let bias = &bias[block * BLOCK_ROWS..];
+                let count = bias.len().min(BLOCK_ROWS);
+                finish[1][..count].copy_from_slice(&bias[..count]);
+            }
+        }
+        let mut first = 0;
+        while first < self.steps.len() {
+            let mut bytes = 0;
+            let fitting = self.steps[first..].iter().take_while(|step| {
+                bytes += step.chunks * blocks.len() * size_of::<Lines>();
+                bytes <= PANEL_BYTES
+            });
+            let end = first + fitting.count().max(1);
+            kernels.run(Multiply {
+                sample: self,
+                starts,
+                steps: &self.steps[first..end],
+                lines: &lines[..blocks.len()],
+                is_first: first == 0,
+                finish: (end == self.steps.len()).then_some(&finish),
+                sums,
+                stride,
+            });
+            first = end;
+        }
+        if bounds.is_none() && activation.is_none() {
+            return;
+        }
+        for i in 0..blocks.len() {
+            let first = i * stride * BLOCK_ROWS;
+            // SAFETY: ours, as the caller promises.
+            let sums = unsafe { sums.piece(first..first + starts.len() * BLOCK_ROWS) };
+            if let Some(bounds) = bounds {
+                keep_piece_within(kernels, bounds, sums);
+            }
+            if let Some(activation) = activation {
+                unary_piece(kernels, activation, sums);
+            }
+        }
+    }
+}
+
+/// The products of some windows with some blocks, some steps of their sums.
+struct Multiply<'a> {
+    sample: &'a Sample<'a>,
+    /// The first places of windows.
+    starts: &'a [usize],
+    steps: &'a [Step],
+    /// Of each block.
+    lines: &'a [&'a [Lines]],
+    /// Whether there are no sums yet.
+    is_first: bool,
+    /// Where these steps are the last: of each block the scales of its filters, and what is added then.
+    finish: Option<&'a [[[f32; BLOCK_ROWS]; 2]; GROUP]>,
+    sums: &'a SharedMut<'a, f32>,
+    /// Lines from the sums of a block to those of the next.
+    stride: usize,
+}
+
+impl Op for Multiply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let Layout { chunks, runs, .. } = self.sample.layout;
+        let last = self.starts.iter().max().copied().unwrap_or(0);
+        for step in self.steps {
+            let inside = last * chunks + step.chunk + step.chunks <= self.sample.chunks.len()
+                && last * runs + step.mark < self.sample.marks.len()
+                && self.lines.iter().all(|lines| step.line + step.chunks <= lines.len());
+            assert!(inside, "conv_bytes: what is read lies outside");
+        }
+        let mut block = 0;
+        while block < self.lines.len() {
+            block += match self.lines.len() - block {
+                4.. if S::TILE_ROWS >= 8 => self.windows::<S, 4>(s, block),
+                3 if S::TILE_ROWS >= 8 => self.windows::<S, 3>(s, block),
+                2 if S::TILE_ROWS >= 8 => self.windows::<S, 2>(s, block),
+                _ => self.windows::<S, 1>(s, block),
+            };
+        }
+    }
+}
+
+impl Multiply<'_> {
+    /// All windows with `B` blocks from `block` on; returns `B`.
+    #[inline(always)]
+    fn windows<S: Simd, const B: usize>(&self, s: S, block: usize) -> usize {
+        let mut window = 0;
+        while window < self.starts.len() {
+            window += match self.starts.len() - window {
+                6.. if S::TILE_ROWS >= 8 => self.tile::<S, 6, B>(s, window, block),
+                4.. => self.tile::<S, 4, B>(s, window, block),
+                2.. => self.tile::<S, 2, B>(s, window, block),
+                _ => self.tile::<S, 1, B>(s, window, block),
+            };
+        }
+        B
+    }
+
+    /// `R` windows from `window` on with `B` blocks from `block` on; returns `R`. By pointers, for with slices their lengths would take the registers of the
+    /// addresses, and checks as much time as the products of 32 channels.
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const B: usize>(&self, s: S, window: usize, block: usize) -> usize {
+        let Layout { chunks, runs, .. } = self.sample.layout;
+        let starts: &[usize; R] = self.starts[window..].first_chunk().unwrap_or(&[0; R]);
+        let mut places = [self.sample.chunks.as_ptr(); R];
+        let mut marks = [self.sample.marks.as_ptr(); R];
+        for r in 0..R {
+            places[r] = places[r].wrapping_add(starts[r] * chunks);
+            marks[r] = marks[r].wrapping_add(starts[r] * runs);
+        }
+        let mut lines = [self.lines[block].as_ptr(); B];
+        for b in 1..B {
+            lines[b] = self.lines[block + b].as_ptr();
+        }
+        // What does not fit into registers waits in the output, whose lines are those of a cache, and not on the stack, whose are not.
+        let held = S::TILE_ROWS >= 8 && R * B <= HELD;
+        let mut sums = [[s.zero(); B]; R];
+        if held && !self.is_first {
+            for b in 0..B {
+                // SAFETY: the sums of these windows and blocks are ours, and one piece of them is there at a time.
+                let before = unsafe { self.piece::<R>(block + b, window) };
+                for r in 0..R {
+                    sums[r][b] = s.load(&before[r]);
+                }
+            }
+        }
+        let mut none = self.is_first;
+        for step in self.steps {
+            let mut dots = [[[s.splat_i(0); B]; R]];
+            for r in 0..R {
+                // SAFETY: `eval` has seen that what the steps of all windows read is there.
+                let mark = unsafe { *marks[r].add(step.mark) };
+                dots[0][r] = [s.dot_start(mark.sum); B];
+            }
+            for i in 0..step.chunks {
+                // SAFETY: as above.
+                let mut quads = [unsafe { fours(lines[0].add(step.line + i)) }; B];
+                for b in 1..B {
+                    // SAFETY: as above.
+                    quads[b] = unsafe { fours(lines[b].add(step.line + i)) };
+                }
+                // SAFETY: as above.
+                let mut x = [unsafe { &*places[0].add(step.chunk + i) }; R];
+                for r in 1..R {
+                    // SAFETY: as above.
+                    x[r] = unsafe { &*places[r].add(step.chunk + i) };
+                }
+                s.dot_fours(&mut dots, quads, [x]);
+            }
+            for b in 0..B {
+                // SAFETY: the sums of these windows and blocks are ours, and one piece of them is there at a time.
+                let waiting = unsafe { self.piece::<R>(block + b, window) };
+                for r in 0..R {
+                    // SAFETY: as above.
+                    let scale = s.splat(unsafe { (*marks[r].add(step.mark)).scale });
+                    let mut before = sums[r][b];
+                    if !held && !none {
+                        before = s.load(&waiting[r]);
+                    }
+                    let sum = s.fma(s.to_float(dots[0][r][b]), scale, before);
+                    if held {
+                        sums[r][b] = sum;
+                    } else {
+                        s.store(sum, &mut waiting[r]);
+                    }
+                }
+            }
+            none = false;
+        }
+        // Not in the loop, in which the compiler would keep other sums in memory, too.
+        for b in 0..B {
+            // SAFETY: as above.
+            let made = unsafe { self.piece::<R>(block + b, window) };
+            match self.finish {
+                Some(finish) => {
+                    let [scales, bias] = &finish[block + b];
+                    let (scales, bias) = (s.load(scales), s.load(bias));
+                    for r in 0..R {
+                        let sum = if held { sums[r][b] } else { s.load(&made[r]) };
+                        s.store(s.fma(sum, scales, bias), &mut made[r]);
+                    }
+                }
+                None if held => {
+                    for r in 0..R {
+                        s.store(sums[r][b], &mut made[r]);
+                    }
+                }
+                None => {}
+            }
+        }
+        R
+    }
+
+    /// The sums of `R` windows of a block.
+    ///
+    /// # Safety
+    /// Nobody else has them.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn piece<const R: usize>(&self, block: usize, window: usize) -> &mut [[f32; BLOCK_ROWS]; R] {
+        let first = (block * self.stride + window) * BLOCK_ROWS;
+        // SAFETY: this function's contract.
+        let piece = unsafe { self.sums.piece(first..first + R * BLOCK_ROWS) };
+        match piece.as_chunks_mut().0.first_chunk_mut() {
+            Some(sums) => sums,
+            None => unreachable!("a piece has as many lines as it was asked for"),
+        }
+    }
+}
+
+/// The four vectors of a line.
+///
+/// # Safety
+/// There is one.
+#[inline(always)]
+unsafe fn fours<'a>(lines: *const Lines) -> [&'a [i8; 64]; 4] {
+    // SAFETY: this function's contract.
+    let [a, b, c, d] = unsafe { &*lines };
+    [a, b, c, d]
+}
+
+/// Makes bytes of places that lie side by side: those of a place have the scale `max|x| / 127` over all of its channels and are `x · (127 / max|x|)`, rounded to nearest,
+/// ties to even. A place below [`MIN_MAGNITUDE`] is zeros with the scale 0; one that has something that is not finite zeros with the scale NaN, which all its windows become.
+struct Quantize<'a> {
+    x: Places<'a>,
+    /// The first place.
+    first: usize,
+    layout: &'a Layout,
+    chunks: &'a mut [Chunk],
+    marks: &'a mut [Mark],
+}
+
+/// Places in blocks whose largest and sums are found at once.
+const LINES: usize = 8;
+
+impl Op for Quantize<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        let Layout { chunks, runs, .. } = *self.layout;
+        let each = match self.x.form {
+            Form::Planes => BLOCK_ROWS,
+            Form::Blocks => LINES,
+        };
+        let places = self
+            .chunks
+            .chunks_mut(each * chunks)
+            .zip(self.marks.chunks_mut(each * runs));
+        for (i, (to, marks)) in places.enumerate() {
+            let first = self.first + i * each;
+            match self.x.form {
+                Form::Planes => planes(s, &self.x, first, self.layout, to, marks),
+                Form::Blocks => blocks(s, &self.x, first, self.layout, to, marks),
+            }
+        }
+    }
+}
+
+/// Scales, and what numbers are multiplied with, of places whose largest numbers are in `largest`.
+#[inline(always)]
+fn scales<S: Simd>(s: S, largest: S::F) -> [S::F; 2] {
+    let is_small = s.lt(largest, s.splat(MIN_MAGNITUDE));
+    let most = s.splat(127.0);
+    [
+        s.select(is_small, s.zero(), s.div(largest, most)),
+        s.select(is_small, s.zero(), s.div(most, largest)),
+    ]
+}
+
+/// Up to [`LINES`] places of blocks.
+#[inline(always)]
+fn blocks<S: Simd>(s: S, x: &Places<'_>, first: usize, layout: &Layout, to: &mut [Chunk], marks: &mut [Mark]) {
+    let &Layout {
+        channels, chunks, runs, ..
+    } = layout;
+    let count = marks.len() / runs;
+    let (mut largest, mut finite) = ([s.zero(); LINES], [s.zero(); LINES]);
+    for chunk in 0..chunks {
+        for n in 0..count {
+            let v = line(s, x, chunk, first + n, channels);
+            largest[n] = s.max(s.abs(v), largest[n]);
+            // Zero times a number is zero, times anything else NaN.
+            finite[n] = s.fma(v, s.zero(), finite[n]);
+        }
+    }
+    let (mut own, mut inverses) = ([0.0; BLOCK_ROWS], [0.0; BLOCK_ROWS]);
+    let [scales, inverse] = scales(s, s.reduce_maxima(largest));
+    s.store(scales, &mut own);
+    s.store(inverse, &mut inverses);
+    let mut is_finite = [true; LINES];
+    for n in 0..count {
+        if s.reduce_sum(finite[n]) != 0.0 {
+            (is_finite[n], own[n]) = (false, f32::NAN);
+        }
+    }
+    for run in 0..runs {
+        let mut sums = [s.zero(); LINES];
+        for n in 0..count {
+            let inverse = s.splat(inverses[n]);
+            let mut sum = s.splat_i(0);
+            for chunk in run * RUN..chunks.min((run + 1) * RUN) {
+                let q = match is_finite[n] {
+                    true => s.to_int(s.mul(line(s, x, chunk, first + n, channels), inverse)),
+                    false => s.splat_i(0),
+                };
+                s.store_i8(q, bytemuck::cast_mut(&mut to[n * chunks + chunk]));
+                sum = s.add_i(sum, q);
+            }
+            // 256 bytes make less than a float holds exactly.
+            sums[n] = s.to_float(sum);
+        }
+        let mut all = [0; BLOCK_ROWS];
+        s.store_i(s.to_int(s.reduce_sums(sums)), &mut all);
+        for n in 0..count {
+            marks[n * runs + run] = Mark {
+                scale: own[n],
+                sum: all[n],
+            };
+        }
+    }
+}
+
+/// A line of a place of blocks; zeros behind the last channel.
+#[inline(always)]
+fn line<S: Simd>(s: S, x: &Places<'_>, block: usize, place: usize, channels: usize) -> S::F {
+    let line: &[f32; BLOCK_ROWS] = x.x[(block * x.plane + place) * BLOCK_ROWS..]
+        .first_chunk()
+        .unwrap_or(&[0.0; BLOCK_ROWS]);
+    match channels - block * BLOCK_ROWS {
+        BLOCK_ROWS.. => s.load(line),
+        left => s.load_partial(&line[..left]),
+    }
+}
+
+/// What `count` places, 16 at most, have in a channel of planes.
+#[inline(always)]
+fn column<S: Simd>(s: S, x: &Places<'_>, channel: usize, first: usize, count: usize) -> S::F {
+    let values = &x.x[channel * x.plane + first..][..count];
+    match values.first_chunk() {
+        Some(values) => s.load(values),
+        None => s.load_partial(values),
+    }
+}
+
+/// Up to 16 places of planes.
+#[inline(always)]
+fn planes<S: Simd>(s: S, x: &Places<'_>, first: usize, layout: &Layout, to: &mut [Chunk], marks: &mut [Mark]) {
+    let &Layout {
+        channels, chunks, runs, ..
+    } = layout;
+    let count = marks.len() / runs;
+    let (mut largest, mut finite) = (s.zero(), s.zero());
+    for channel in 0..channels {
+        let v = column(s, x, channel, first, count);
+        largest = s.max(s.abs(v), largest);
+        finite = s.fma(v, s.zero(), finite);
+    }
+    let [scales, inverse] = scales(s, largest);
+    let is_finite = s.eq(finite, s.zero());
+    let mut own = [0.0; BLOCK_ROWS];
+    s.store(s.select(is_finite, scales, s.splat(f32::NAN)), &mut own);
+    let byte = s.splat_i(0xff);
+    for run in 0..runs {
+        let mut sum = s.splat_i(0);
+        for chunk in run * RUN..chunks.min((run + 1) * RUN) {
+            let mut rows = [s.zero(); 4];
+            for (j, row) in rows.iter_mut().enumerate() {
+                let mut q = [s.splat_i(0); 4];
+                for (i, q) in q.iter_mut().enumerate() {
+                    let channel = chunk * CHUNK + 4 * j + i;
+                    if channel < channels {
+                        let v = s.select(is_finite, column(s, x, channel, first, count), s.zero());
+                        *q = s.to_int(s.mul(v, inverse));
+                        sum = s.add_i(sum, *q);
+                    }
+                }
+                let low = s.or_i(s.and_i(q[0], byte), s.shl_i::<8>(s.and_i(q[1], byte)));
+                let high = s.or_i(s.shl_i::<16>(s.and_i(q[2], byte)), s.shl_i::<24>(q[3]));
+                *row = s.floats(s.or_i(low, high));
+            }
+            // `[place % 4][place / 4]`
+            let mut quads = [[[0f32; 4]; 4]; 4];
+            for (column, to) in s.transpose_fours(rows).into_iter().zip(&mut quads) {
+                s.store(column, bytemuck::cast_mut(to));
+            }
+            for n in 0..count {
+                to[n * chunks + chunk] = bytemuck::cast(quads[n % 4][n / 4]);
+            }
+        }
+        let mut sums = [0; BLOCK_ROWS];
+        s.store_i(sum, &mut sums);
+        for n in 0..count {
+            marks[n * runs + run] = Mark {
+                scale: own[n],
+                sum: sums[n],
+            };
+        }
+    }
+}
