@@ -196,7 +196,7 @@ def test_pictures_and_films_are_resized_and_pooled_as_torch_does(tmp_path):
 def test_filters_of_convolutions_follow_the_bits(tmp_path):
     torch.manual_seed(5)
     model = nn.Sequential(
-        nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(),  # Too few channels for groups of one tap.
+        nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(),  # Too few channels for vectors of one tap.
         nn.Conv2d(64, 96, 3, stride=2, padding=1), nn.BatchNorm2d(96), nn.SiLU(),
         nn.Conv2d(96, 96, 5, padding=4, dilation=2, groups=96),
         nn.Conv2d(96, 64, 1, stride=2), nn.Hardswish(),
@@ -216,7 +216,7 @@ def test_filters_of_convolutions_follow_the_bits(tmp_path):
         weights = json.loads((path / "weights_manifest.json").read_text())["weights"].values()
         inner = [w for w in weights if len(w["dims"]) == 2]
         assert {w["packing"] for w in inner} == ({"f32_n16"} if bits == 32 else {"int8_n16"})
-        # Those whose groups have one tap; in single precision those with few windows and many inputs.
+        # Those whose vectors have one tap; in single precision those with few windows and many inputs.
         assert len(inner) == (2 if bits == 32 else 3)
     assert sizes[8] == sizes[4] < 0.5 * sizes[32]
 

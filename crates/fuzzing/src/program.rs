@@ -82,7 +82,6 @@ fn store(graph: &Graph, packings: &[u8], destination: &Path) -> Option<Bundle> {
         let given = packings.get(i).and_then(|&id| Packing::from_id(id.into()));
         let packing = given.unwrap_or(match storage.get(&value.name)?.storage {
             Storage::Int8 => Packing::Int8G32,
-            Storage::Int8Rows => Packing::Int8N16,
             Storage::F16 => Packing::F16N16,
             Storage::F32 => Packing::F32N16,
             _ => Packing::RowMajor,

@@ -2,12 +2,12 @@
 
 mod support;
 
-use cactus_base::Step;
+use cactus_base::{AlignedBuf, Step};
 use cactus_kernels::dense::{
     DenseAttention, Form, ReduceOp, ScoreBias, ScoreOperands, Window, block_elems, broadcast_strides, is_on_integers,
 };
 use cactus_kernels::{BinaryOp, Epilogue, Exec, Kernels, QuantizedRows, Tier, UnaryOp};
-use cactus_quant::{Packed, Packing, pack};
+use cactus_quant::{PackedView, Packing, pack};
 use support::{Random, assert_close, assert_same_bits, same_everywhere};
 
 /// Of each axis: places, taps, stride, zeros before, zeros after, dilation.
@@ -153,13 +153,13 @@ fn conv_matches_definition() {
 }
 
 /// Quantizes places in groups of 32 channels and multiplies them: what [`Exec::conv_integers`] is by definition with scales for each 32 inputs.
-fn product_of_places(exec: &Exec<'_>, channels: usize, x: &[f32], weight: &Packed, bias: &[f32]) -> Vec<f32> {
+fn product_of_places(exec: &Exec<'_>, channels: usize, x: &[f32], weight: &PackedView<'_>, bias: &[f32]) -> Vec<f32> {
     let (n, filters) = (x.len() / channels, weight.layout().n());
     let rows: Vec<f32> = (0..n * channels).map(|i| x[i % channels * n + i / channels]).collect();
     let mut memory = vec![0.0; QuantizedRows::bytes(n, channels).unwrap() / 4];
     let rows = exec.activations(Packing::Int8G32, &rows, [n, channels], None, &mut memory);
     let mut made = vec![f32::NAN; n * filters];
-    exec.linear(&weight.view(), rows, n, finish(bias), &mut made);
+    exec.linear(weight, rows, n, finish(bias), &mut made);
     let turned = (0..n * filters).map(|i| made[i % n * filters + i / n]);
     turned.collect()
 }
@@ -187,7 +187,7 @@ fn quantized(x: &[f32]) -> (f32, Vec<i32>) {
 }
 
 /// What [`Exec::conv_integers`] is by definition with a scale for each filter.
-fn sums_of_taps(w: &Window, channels: usize, x: &[f32], weight: &Packed, bias: &[f32]) -> Vec<f32> {
+fn sums_of_taps(w: &Window, channels: usize, x: &[f32], weight: &PackedView<'_>, bias: &[f32]) -> Vec<f32> {
     let (reads, plane) = (reads(w), w.size.iter().product::<usize>());
     let (filters, taps) = (weight.layout().n(), w.kernel.iter().product::<usize>());
     let (k, block_bytes) = (taps * channels, weight.layout().block_bytes());
@@ -225,7 +225,18 @@ fn conv_integers_is_what_its_definition_says() {
     for axes in WINDOWS {
         let w = window(axes);
         let (plane, taps) = (w.size.iter().product::<usize>(), w.kernel.iter().product::<usize>());
-        let sizes = [(32, 5), (64, 33), (3, 40), (72, 16), (272, 3), (16, 130), (48, 82)];
+        // One block of filters, and tiles of two, three and four; a second run of channels.
+        let sizes = [
+            (32, 5),
+            (64, 33),
+            (3, 40),
+            (72, 16),
+            (272, 3),
+            (16, 70),
+            (48, 100),
+            (32, 64),
+            (272, 20),
+        ];
         let packings = [Packing::Int8G32, Packing::Int8N16];
         for ((channels, filters), packing) in sizes.into_iter().flat_map(|size| packings.map(|p| (size, p))) {
             if !is_on_integers(packing, &w, channels) {
@@ -242,6 +253,17 @@ fn conv_integers_is_what_its_definition_says() {
             let weight = random.floats(filters * channels * taps, 1.0);
             let bias = random.floats(filters, 1.0);
             let packed = pack(packing, filters, channels * taps, &weight).unwrap();
+            let mut data = AlignedBuf::from_slice(packed.data()).unwrap();
+            if packing == Packing::Int8N16 {
+                // What no conversion writes: the least byte, and scales that are negative and no numbers.
+                data[64 + 4] = 0x80;
+                for (filter, scale) in [(1, -0.25), (2, f32::NAN), (3, f32::INFINITY)] {
+                    if filter < filters {
+                        data[4 * filter..4 * filter + 4].copy_from_slice(&f32::to_le_bytes(scale));
+                    }
+                }
+            }
+            let packed = PackedView::new(packing, filters, channels * taps, &[], &data).unwrap();
             let what = format!("conv_integers {packing} {axes:?} {channels} {filters}");
             let scalar = Exec {
                 kernels: Kernels::for_tier(Tier::Scalar).unwrap(),
@@ -266,12 +288,12 @@ fn conv_integers_is_what_its_definition_says() {
             for forms in forms.iter().flat_map(|&x| forms.map(|out| [x, out])) {
                 let what = format!("{what} {forms:?}");
                 let found = same_everywhere(&what, |exec| {
-                    let mut scratch = vec![f32::NAN; exec.conv_integers_scratch_elems(&w, &packed.view())];
+                    let mut scratch = vec![f32::NAN; exec.conv_integers_scratch_elems(&w, &packed)];
                     let each = filters * windows;
                     let x = if forms[0] == Form::Planes { &x } else { &in_blocks };
                     let mut out = vec![f32::NAN; 2 * each];
                     let conv = |scratch: &mut [f32], out: &mut [f32]| {
-                        exec.conv_integers(&w, 2, forms, x, &packed.view(), finish(&bias), scratch, out);
+                        exec.conv_integers(&w, 2, forms, x, &packed, finish(&bias), scratch, out);
                     };
                     if forms[1] == Form::Planes {
                         conv(&mut scratch, &mut out);
@@ -314,6 +336,35 @@ fn convolutions_without_windows_give_nothing() {
             &mut [],
         );
         Vec::new()
+    });
+}
+
+#[test]
+fn windows_far_before_the_input_read_zeros() {
+    let w = Window {
+        size: [1, 1, 3],
+        out: [1; 3],
+        kernel: [1, 1, 2],
+        stride: [1; 3],
+        before: [0, 0, usize::MAX],
+        dilation: [1; 3],
+    };
+    let packed = pack(Packing::Int8N16, 2, 32, &[1.0; 64]).unwrap();
+    same_everywhere("far before", |exec| {
+        let mut scratch = vec![f32::NAN; exec.conv_integers_scratch_elems(&w, &packed.view())];
+        let (forms, bias, mut out) = ([Form::Planes; 2], [1.0, 2.0], vec![f32::NAN; 2]);
+        exec.conv_integers(
+            &w,
+            1,
+            forms,
+            &[1.0; 48],
+            &packed.view(),
+            finish(&bias),
+            &mut scratch,
+            &mut out,
+        );
+        assert_eq!(out, bias);
+        out
     });
 }
 

@@ -6,6 +6,7 @@ mod support;
 
 use bytemuck::Pod;
 use cactus_base::{AlignedBuf, Pool, Step};
+use cactus_kernels::dense::{Form, Window, block_elems};
 use cactus_kernels::{
     Activations, Attention, Epilogue, Exec, Kernels, KvDType, KvLayout, KvRun, QuantizedRows, RotatedRows,
 };
@@ -115,6 +116,48 @@ fn products_stay_within_their_operands() {
                         };
                         exec.linear(&w, x, rows, Epilogue::default(), out.get());
                         assert_eq!(out.get(), expected, "{packing} {n}x{k} rows {rows} {}", kernels.tier());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn convolutions_on_integers_stay_within_their_operands() {
+    let pool = Pool::new(2);
+    // Places, taps, stride and zeros before of two axes.
+    for (size, kernel, stride, before) in [([9, 11], [3, 3], 1, 1), ([8, 7], [1, 1], 2, 0), ([1, 40], [1, 2], 1, 0)] {
+        let out = |axis: usize| (size[axis] + 2 * before - kernel[axis]) / stride + 1;
+        let w = Window {
+            size: [1, size[0], size[1]],
+            out: [1, out(0), out(1)],
+            kernel: [1, kernel[0], kernel[1]],
+            stride: [1, stride, stride],
+            before: [0, before, before],
+            dilation: [1; 3],
+        };
+        let (places, windows, taps) = (size[0] * size[1], out(0) * out(1), kernel[0] * kernel[1]);
+        for (channels, filters) in [(16, 5), (32, 40), (272, 80)] {
+            let k = channels * taps;
+            let packed = pack(Packing::Int8N16, filters, k, &noise(filters * k, 5)).unwrap();
+            let mut data = Guarded::copy(packed.data());
+            let view = PackedView::new(Packing::Int8N16, filters, k, &[], data.get()).unwrap();
+            for forms in [[Form::Planes; 2], [Form::Blocks; 2]] {
+                let elems = |n: usize, places: usize, form| match form {
+                    Form::Planes => n * places,
+                    Form::Blocks => block_elems(n, places),
+                };
+                let mut x = Guarded::copy(&noise(elems(channels, places, forms[0]), 6));
+                for kernels in Kernels::available() {
+                    for step in [Step::inline(), pool.step(2)] {
+                        let exec = Exec { kernels, step: &step };
+                        let scratch = exec.conv_integers_scratch_elems(&w, &view);
+                        let mut scratch = Guarded::copy(&vec![f32::NAN; scratch]);
+                        let mut out = Guarded::copy(&vec![f32::NAN; elems(filters, windows, forms[1])]);
+                        let epilogue = Epilogue::default();
+                        exec.conv_integers(&w, 1, forms, x.get(), &view, epilogue, scratch.get(), out.get());
+                        assert!(out.get().iter().all(|x| x.is_finite()), "{w:?} {channels} {filters}");
                     }
                 }
             }

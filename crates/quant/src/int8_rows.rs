@@ -22,7 +22,7 @@ pub(crate) fn block_bytes(k: usize) -> Option<usize> {
         .checked_add(SCALES_BYTES)
 }
 
-/// Writes up to 16 rows of `k` values as one block of zeros. On a value that is not finite, returns its row and column.
+/// Writes up to 16 rows of `k` values into a block of zeros. On a value that is not finite, returns its row and column.
 pub(crate) fn encode(rows: &[f32], k: usize, out: &mut [u8]) -> Result<(), (usize, usize)> {
     let (scales, lines) = out.split_at_mut(SCALES_BYTES);
     for (r, row) in rows.chunks_exact(k).enumerate() {

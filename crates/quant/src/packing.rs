@@ -186,7 +186,7 @@ impl Packing {
         }
     }
 
-    /// Whether products take activations as integers: quantized ones for INT8, rotated and quantized ones for codebooks.
+    /// Whether products of rows take activations as integers: quantized ones in groups of 32, rotated and quantized ones for codebooks.
     #[must_use]
     pub const fn reads_integers(self) -> bool {
         matches!(self, Self::Int8G32) || self.codebook_bits().is_some()

@@ -236,7 +236,7 @@ fn on_integers(axes: usize, all_out: bool) -> (Graph, Vec<(String, Tensor)>) {
 #[test]
 fn convolutions_on_integers_have_the_bits_of_planes() {
     let folder = tempfile::tempdir().unwrap();
-    // Those of bundles of before, in groups of 32, become filters in single precision.
+    // Those of older bundles, in groups of 32, become filters in single precision.
     for (axes, packing) in [1, 2]
         .into_iter()
         .flat_map(|axes| [Packing::Int8N16, Packing::Int8G32].map(|p| (axes, p)))

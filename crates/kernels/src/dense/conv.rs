@@ -57,7 +57,7 @@ impl Window {
         let (shift, stride) = (tap * self.dilation[axis], self.stride[axis]);
         let places_before = |end: usize| end.saturating_sub(shift).div_ceil(stride);
         let from = places_before(self.before[axis]);
-        let to = places_before(self.before[axis] + self.size[axis]).min(self.out[axis]);
+        let to = places_before(self.before[axis].saturating_add(self.size[axis])).min(self.out[axis]);
         from.min(to)..to
     }
 

@@ -1,4 +1,4 @@
-//! Convolutions with filters in 8 bits that have one scale each: what is multiplied are bytes of places, and integers are added up over the channels of a tap.
+//! Convolutions with filters in 8 bits that have one scale each: places are multiplied as bytes, and integers are added up over the channels of a tap.
 //!
 //! Every place is quantized once, with one scale for all of its channels, and lies with zeros around it as bytes, channel after channel. Windows read
 //! them where they are: filters are in the lanes of a product, four channels of a place are repeated in all of them. A chain of integers goes over up to 256 channels of a
@@ -8,7 +8,7 @@
 
 use super::blocks::{GROUP, groups};
 use super::conv::Window;
-use super::conv_integers::{Form, Places};
+use super::conv_integers::{Form, LINES, Places, packed};
 use super::strips::in_lines;
 use super::turn::{Planes, Turn};
 use crate::elementwise::{keep_piece_within, unary_piece};
@@ -25,8 +25,8 @@ const CHUNK: usize = 16;
 /// Chunks whose products are added up as integers: those of 256 channels are below `2^24`, so that a float holds them exactly.
 const RUN: usize = 16;
 /// Windows whose sums wait while the next weights are multiplied.
-const STRIP: usize = 96;
-/// Bytes of the weights that are multiplied at a time, unless a run of a tap has more: a part of an L1 cache.
+const WINDOWS: usize = 96;
+/// Bytes of the weights that are multiplied at a time, at least one run of a tap: a part of an L1 cache.
 const PANEL_BYTES: usize = 16 << 10;
 /// Most sums of floats that are held in registers beside as many of integers.
 const HELD: usize = 12;
@@ -200,14 +200,15 @@ impl Exec<'_> {
             out: SharedMut::new(out),
         };
         let groups = groups(weight.layout().blocks());
-        let strips = w.outputs().div_ceil(STRIP);
-        let work = STRIP.min(w.outputs()) * GROUP * BLOCK_ROWS * weight.k();
-        let parts = part_count(self.step.width(), groups.len() * strips, work / 128);
+        let strips = w.outputs().div_ceil(WINDOWS);
+        // A core multiplies some hundred bytes in a nanosecond.
+        let cost_ns = (WINDOWS.min(w.outputs()) * GROUP * BLOCK_ROWS / 128).saturating_mul(weight.k());
+        let parts = part_count(self.step.width(), groups.len() * strips, cost_ns);
         let kernels = self.kernels;
         self.step.run(parts, &|part| {
             for item in part_range(groups.len() * strips, parts, part) {
-                let first = item % strips * STRIP;
-                let windows = first..w.outputs().min(first + STRIP);
+                let first = item % strips * WINDOWS;
+                let windows = first..w.outputs().min(first + WINDOWS);
                 // Items are disjoint.
                 sample.strip(kernels, groups[item / strips].clone(), windows);
             }
@@ -241,7 +242,7 @@ impl Exec<'_> {
                     _ => None,
                 };
                 let own = match row {
-                    Some(_) => w.before[2].min(line)..line.min(w.before[2] + w.size[2]),
+                    Some(_) => w.before[2].min(line)..line.min(w.before[2].saturating_add(w.size[2])),
                     None => 0..0,
                 };
                 for outside in [0..own.start, own.end..line] {
@@ -265,7 +266,7 @@ impl Sample<'_> {
     /// What a group of blocks of filters gives for some windows, a strip at most; nobody else may have the same ones.
     fn strip(&self, kernels: &Kernels, blocks: Range<usize>, windows: Range<usize>) {
         let (n, outputs, all) = (windows.len(), self.w.outputs(), self.weight.n());
-        let mut starts = [0; STRIP];
+        let mut starts = [0; WINDOWS];
         // Those of a line of windows are one step from each other.
         let line = self.w.out[2];
         let mut first = windows.start;
@@ -286,7 +287,7 @@ impl Sample<'_> {
                 self.multiply(kernels, blocks, &starts[..n], &sums, outputs);
             }
             Form::Planes => {
-                let mut memory = [[0.0; BLOCK_ROWS]; STRIP * GROUP];
+                let mut memory = [[0.0; BLOCK_ROWS]; WINDOWS * GROUP];
                 let memory = memory[..n * blocks.len()].as_flattened_mut();
                 self.multiply(kernels, blocks.clone(), &starts[..n], &SharedMut::new(memory), n);
                 for (rows, block) in memory.chunks_exact(n * BLOCK_ROWS).zip(blocks) {
@@ -400,11 +401,14 @@ impl Op for Multiply<'_> {
         }
         let mut block = 0;
         while block < self.lines.len() {
-            block += match self.lines.len() - block {
-                4.. if S::TILE_ROWS >= 8 => self.windows::<S, 4>(s, block),
-                3 if S::TILE_ROWS >= 8 => self.windows::<S, 3>(s, block),
-                2 if S::TILE_ROWS >= 8 => self.windows::<S, 2>(s, block),
-                _ => self.windows::<S, 1>(s, block),
+            // SAFETY: what all windows and blocks read is there, as seen above.
+            block += unsafe {
+                match self.lines.len() - block {
+                    4.. if S::TILE_ROWS >= 8 => self.windows::<S, 4>(s, block),
+                    3 if S::TILE_ROWS >= 8 => self.windows::<S, 3>(s, block),
+                    2 if S::TILE_ROWS >= 8 => self.windows::<S, 2>(s, block),
+                    _ => self.windows::<S, 1>(s, block),
+                }
             };
         }
     }
@@ -412,15 +416,21 @@ impl Op for Multiply<'_> {
 
 impl Multiply<'_> {
     /// All windows with `B` blocks from `block` on; returns `B`.
+    ///
+    /// # Safety
+    /// What the steps read of these windows and blocks is there.
     #[inline(always)]
-    fn windows<S: Simd, const B: usize>(&self, s: S, block: usize) -> usize {
+    unsafe fn windows<S: Simd, const B: usize>(&self, s: S, block: usize) -> usize {
         let mut window = 0;
         while window < self.starts.len() {
-            window += match self.starts.len() - window {
-                6.. if S::TILE_ROWS >= 8 => self.tile::<S, 6, B>(s, window, block),
-                4.. => self.tile::<S, 4, B>(s, window, block),
-                2.. => self.tile::<S, 2, B>(s, window, block),
-                _ => self.tile::<S, 1, B>(s, window, block),
+            // SAFETY: this function's contract.
+            window += unsafe {
+                match self.starts.len() - window {
+                    6.. if S::TILE_ROWS >= 8 => self.tile::<S, 6, B>(s, window, block),
+                    4.. => self.tile::<S, 4, B>(s, window, block),
+                    2.. => self.tile::<S, 2, B>(s, window, block),
+                    _ => self.tile::<S, 1, B>(s, window, block),
+                }
             };
         }
         B
@@ -428,8 +438,11 @@ impl Multiply<'_> {
 
     /// `R` windows from `window` on with `B` blocks from `block` on; returns `R`. By pointers, for with slices their lengths would take the registers of the
     /// addresses, and checks as much time as the products of 32 channels.
+    ///
+    /// # Safety
+    /// As of [`Multiply::windows`].
     #[inline(always)]
-    fn tile<S: Simd, const R: usize, const B: usize>(&self, s: S, window: usize, block: usize) -> usize {
+    unsafe fn tile<S: Simd, const R: usize, const B: usize>(&self, s: S, window: usize, block: usize) -> usize {
         let Layout { chunks, runs, .. } = self.sample.layout;
         let starts: &[usize; R] = self.starts[window..].first_chunk().unwrap_or(&[0; R]);
         let mut places = [self.sample.chunks.as_ptr(); R];
@@ -458,7 +471,7 @@ impl Multiply<'_> {
         for step in self.steps {
             let mut dots = [[[s.splat_i(0); B]; R]];
             for r in 0..R {
-                // SAFETY: `eval` has seen that what the steps of all windows read is there.
+                // SAFETY: this function's contract.
                 let mark = unsafe { *marks[r].add(step.mark) };
                 dots[0][r] = [s.dot_start(mark.sum); B];
             }
@@ -559,9 +572,6 @@ struct Quantize<'a> {
     chunks: &'a mut [Chunk],
     marks: &'a mut [Mark],
 }
-
-/// Places in blocks whose largest and sums are found at once.
-const LINES: usize = 8;
 
 impl Op for Quantize<'_> {
     type Output = ();
@@ -690,7 +700,6 @@ fn planes<S: Simd>(s: S, x: &Places<'_>, first: usize, layout: &Layout, to: &mut
     let is_finite = s.eq(finite, s.zero());
     let mut own = [0.0; BLOCK_ROWS];
     s.store(s.select(is_finite, scales, s.splat(f32::NAN)), &mut own);
-    let byte = s.splat_i(0xff);
     for run in 0..runs {
         let mut sum = s.splat_i(0);
         for chunk in run * RUN..chunks.min((run + 1) * RUN) {
@@ -705,9 +714,7 @@ fn planes<S: Simd>(s: S, x: &Places<'_>, first: usize, layout: &Layout, to: &mut
                         sum = s.add_i(sum, *q);
                     }
                 }
-                let low = s.or_i(s.and_i(q[0], byte), s.shl_i::<8>(s.and_i(q[1], byte)));
-                let high = s.or_i(s.shl_i::<16>(s.and_i(q[2], byte)), s.shl_i::<24>(q[3]));
-                *row = s.floats(s.or_i(low, high));
+                *row = packed(s, q);
             }
             // `[place % 4][place / 4]`
             let mut quads = [[[0f32; 4]; 4]; 4];

@@ -1,7 +1,7 @@
 //! Convolutions with filters in 8 bits on integers.
 //!
-//! Filters with a scale for each 32 inputs ([`Packing::Int8G32`]) have one tap: places are the rows of a product. Each is quantized once in groups of 32 channels,
-//! and input and output are planes or blocks, with the same bits. [`Exec::conv_rows`] has those with more taps: it gathers floats and makes integers of each window
+//! With filters that have a scale for each 32 inputs ([`Packing::Int8G32`]) windows are places, which are the rows of a product. Each is quantized once in groups of 32
+//! channels, and input and output are planes or blocks, with the same bits. [`Exec::conv_rows`] has all other windows: it gathers floats and makes integers of each
 //! anew. Filters with one scale each ([`Packing::Int8N16`]) have any taps, see `conv_bytes`.
 
 use super::blocks::block_elems;
@@ -14,13 +14,18 @@ use cactus_quant::{BLOCK_ROWS, GROUP, PackedView, Packing};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
+/// Whether each 16 inputs of a window have one tap, or all have, as [`Exec::conv_integers`] needs it of filters with one scale each.
+#[must_use]
+pub fn has_whole_chunks(taps: usize, channels: usize) -> bool {
+    taps == 1 || channels.is_multiple_of(BLOCK_ROWS)
+}
+
 /// Whether [`Exec::conv_integers`] computes a convolution with filters packed so.
 #[must_use]
 pub fn is_on_integers(packing: Packing, w: &Window, channels: usize) -> bool {
     match packing {
         Packing::Int8G32 => w.is_pointwise(),
-        // The inputs of a chunk have one tap.
-        Packing::Int8N16 => w.taps() == 1 || channels.is_multiple_of(BLOCK_ROWS),
+        Packing::Int8N16 => has_whole_chunks(w.taps(), channels),
         _ => false,
     }
 }
@@ -316,7 +321,7 @@ impl Op for QuantizePlaces<'_> {
         s.store(s.select(is_small, s.zero(), s.div(largest, most)), &mut scales);
         // Of both halves of the channels: `[place % 4][place / 4][quad]`.
         let mut quads = [[[[0f32; 4]; 4]; 4]; 2];
-        let (mut sum, byte) = (s.splat_i(0), s.splat_i(0xff));
+        let mut sum = s.splat_i(0);
         for (half, quads) in quads.iter_mut().enumerate() {
             let mut rows = [s.zero(); 4];
             for (j, row) in rows.iter_mut().enumerate() {
@@ -325,9 +330,7 @@ impl Op for QuantizePlaces<'_> {
                     *q = s.to_int(s.mul(read(s, &of, GROUP / 2 * half + 4 * j + i, cells.len()), inverse));
                     sum = s.add_i(sum, *q);
                 }
-                let low = s.or_i(s.and_i(q[0], byte), s.shl_i::<8>(s.and_i(q[1], byte)));
-                let high = s.or_i(s.shl_i::<16>(s.and_i(q[2], byte)), s.shl_i::<24>(q[3]));
-                *row = s.floats(s.or_i(low, high));
+                *row = packed(s, q);
             }
             for (column, to) in s.transpose_fours(rows).into_iter().zip(quads) {
                 s.store(column, bytemuck::cast_mut(to));
@@ -342,6 +345,15 @@ impl Op for QuantizePlaces<'_> {
             };
         }
     }
+}
+
+/// The low bytes of four integers of each lane side by side.
+#[inline(always)]
+pub(super) fn packed<S: Simd>(s: S, q: [S::I; 4]) -> S::F {
+    let byte = s.splat_i(0xff);
+    let low = s.or_i(s.and_i(q[0], byte), s.shl_i::<8>(s.and_i(q[1], byte)));
+    let high = s.or_i(s.shl_i::<16>(s.and_i(q[2], byte)), s.shl_i::<24>(q[3]));
+    s.floats(s.or_i(low, high))
 }
 
 /// What `count` places have in a channel, zeros where there is no such channel.
@@ -375,8 +387,8 @@ struct QuantizeLines<'a> {
     cells: &'a mut [Cell],
 }
 
-/// Places whose largest and sums are found at once.
-const LINES: usize = 8;
+/// Places in blocks whose largest and sums are found at once.
+pub(super) const LINES: usize = 8;
 
 impl Op for QuantizeLines<'_> {
     type Output = ();

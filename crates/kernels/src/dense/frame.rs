@@ -130,11 +130,11 @@ impl Exec<'_> {
 fn frame_plane(w: &Window, frame: &Frame, x: &[f32], to: &mut [f32]) {
     to.fill(0.0);
     let (line, stride) = (frame.size[2], w.stride[2]);
-    for z in 0..frame.size[0].min(w.before[0] + w.size[0]) {
+    for z in 0..frame.size[0].min(w.before[0].saturating_add(w.size[0])) {
         let Some(from_z) = z.checked_sub(w.before[0]) else {
             continue;
         };
-        for y in 0..frame.size[1].min(w.before[1] + w.size[1]) {
+        for y in 0..frame.size[1].min(w.before[1].saturating_add(w.size[1])) {
             let Some(from_y) = y.checked_sub(w.before[1]) else {
                 continue;
             };

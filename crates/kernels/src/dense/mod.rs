@@ -33,7 +33,7 @@ mod turn;
 pub use attention::{DenseAttention, ScoreBias, ScoreOperands};
 pub use blocks::{BlockConv, BlockEpilogue, BlockTranspose, Filters, Source, block_elems};
 pub use conv::{Window, conv_transpose_scratch_bytes};
-pub use conv_integers::{Form, is_on_integers};
+pub use conv_integers::{Form, has_whole_chunks, is_on_integers};
 pub use conv_rows::FEW_WINDOWS;
 pub use index::{arg_extreme, arg_sort, cum_sum, gather, scatter, take};
 pub use product::packed_bytes;

@@ -28,6 +28,8 @@ const PANEL_BYTES: usize = 192 << 10;
 pub(super) const RUN_BYTES: usize = 512 << 10;
 /// Most blocks of a register tile.
 const GROUP: usize = 4;
+/// Rows for which a row of weights is decoded once.
+const BY_ROWS: usize = 64;
 
 /// Blocks of a register tile whose chains take turns.
 pub(crate) const fn wide_blocks<S: Simd>() -> usize {
@@ -87,15 +89,18 @@ impl Exec<'_> {
     }
 }
 
-/// Weights that are not interleaved: small tables only, one output after the other in the same order of arithmetic.
+/// Weights that no tile reads, small tables and filters of convolutions: one output after the other in the same order of arithmetic.
 fn linear_by_rows(w: &PackedView<'_>, x: &[f32], rows: usize, target: &Target<'_>) {
     let (k, blocks) = (w.k(), w.n().div_ceil(BLOCK_ROWS));
     let mut weights = vec![0.0; k];
-    for block in 0..blocks {
-        let mut sums = vec![[0.0; BLOCK_ROWS]; rows];
+    for (first, block) in (0..rows)
+        .step_by(BY_ROWS)
+        .flat_map(|first| (0..blocks).map(move |block| (first, block)))
+    {
+        let (mut sums, own) = ([[0.0; BLOCK_ROWS]; BY_ROWS], BY_ROWS.min(rows - first));
         for (lane, output) in (block * BLOCK_ROWS..w.n()).take(BLOCK_ROWS).enumerate() {
             w.decode_row(output, &mut weights);
-            for (sums, x) in sums.iter_mut().zip(x.chunks_exact(k.max(1))) {
+            for (sums, x) in sums.iter_mut().zip(x[first * k..].chunks_exact(k.max(1))) {
                 let mut p = [0f32; CHAINS];
                 for (i, (weight, x)) in weights.iter().zip(x).enumerate() {
                     p[i % CHAINS] = weight.mul_add(*x, p[i % CHAINS]);
@@ -103,9 +108,9 @@ fn linear_by_rows(w: &PackedView<'_>, x: &[f32], rows: usize, target: &Target<'_
                 sums[lane] = (p[0] + p[1]) + (p[2] + p[3]);
             }
         }
-        for (row, sums) in sums.into_iter().enumerate() {
+        for (row, sums) in sums.into_iter().enumerate().take(own) {
             // SAFETY: this is the only thread.
-            unsafe { target.store(cactus_simd::Scalar, row, block, sums) };
+            unsafe { target.store(cactus_simd::Scalar, first + row, block, sums) };
         }
     }
     // SAFETY: as above.

@@ -87,7 +87,7 @@ pub const PEAK_OUTPUTS: usize = BLOCK_ROWS;
 /// The left operand of [`Exec::linear`].
 #[derive(Debug)]
 pub enum Activations<'a> {
-    /// `[rows, k]`, for float packings.
+    /// `[rows, k]`, for packings that read no integers.
     F32(&'a [f32]),
     /// Quantized rows, for [`Packing::Int8G32`].
     Q8(QuantizedRows<'a>),

@@ -133,20 +133,21 @@ impl Constants {
             if let Some(v) = product_operand(graph, node).and_then(|i| node.inputs.get(i)) {
                 self.pack(graph, *v)?;
             }
-            self.unpack(graph, node)?;
+            if let (Op::Conv(_) | Op::Conv1d { .. }, Some(&filters)) = (&node.op, node.inputs.get(1)) {
+                self.unpack(graph, filters)?;
+            }
         }
         Ok(())
     }
 
-    /// Makes plain what `node` turns of a matrix in groups of 32: filters that lie tap by tap, of a bundle of before. Those with a scale each are read as they lie.
-    fn unpack(&mut self, graph: &Graph, node: &Node) -> Result<()> {
-        let (Op::Permute { .. }, &[x]) = (&node.op, &node.inputs[..]) else {
-            return Ok(());
+    /// Decodes an `int8_g32` matrix that is turned into the filters `v` of a convolution, as older versions laid them tap by tap. Those with a scale each are read where they lie.
+    fn unpack(&mut self, graph: &Graph, v: ValueId) -> Result<()> {
+        let before = |v: ValueId, is: fn(&Op) -> bool| {
+            let (_, node) = graph.producer(v).filter(|(_, node)| is(&node.op))?;
+            node.inputs.first().copied()
         };
-        let Some((_, reshape)) = graph.producer(x) else {
-            return Ok(());
-        };
-        let (Op::Reshape { .. }, &[v, ..]) = (&reshape.op, &reshape.inputs[..]) else {
+        let reshaped = before(v, |op| matches!(op, Op::Permute { .. }));
+        let Some(v) = reshaped.and_then(|v| before(v, |op| matches!(op, Op::Reshape { .. }))) else {
             return Ok(());
         };
         let is_matrix = !self.literals.contains_key(&v)
@@ -265,6 +266,9 @@ impl Constants {
         let Some(matrix) = matrix else {
             return Ok(());
         };
+        if self.literals.contains_key(&v) {
+            return Err(Error::Argument(format!("`{name}` is computed in single precision")));
+        }
         let (stored, layout) = (self.matrix(v)?.map(|m| *m.layout()), *matrix.layout());
         if stored != Some(layout) {
             return Err(Error::Argument(format!(

@@ -6,7 +6,8 @@ use super::plan::in_place;
 use crate::kernel_names;
 use cactus_ir::{BinaryFn, ConvAttrs, Graph, Node, NodeId, Op, ValueId};
 use cactus_kernels::UnaryOp;
-use cactus_quant::{BLOCK_ROWS, Packing};
+use cactus_kernels::dense::has_whole_chunks;
+use cactus_quant::Packing;
 use cactus_tensor::DType;
 use std::collections::{HashMap, HashSet};
 
@@ -170,7 +171,7 @@ impl Finder<'_> {
             && stored.packing() == Packing::Int8N16
             && stored.n() == shape[0]
             && stored.k() == channels * kernel.iter().product::<usize>()
-            && (kernel.iter().all(|&taps| taps == 1) || channels.is_multiple_of(BLOCK_ROWS))
+            && has_whole_chunks(kernel.iter().product(), *channels)
             && self.uses[turned.index()].iter().all(is_read)
             && !self.outputs.contains(&turned);
         fits.then_some(turned)
