@@ -2,7 +2,7 @@
 
     python benches/transpile.py [--threads 2] [--rounds 7] [--only NAME ...] [--compile] [--executorch] [--json FILE]
 
-A second table has how far results are from PyTorch's: the length of the difference, relative to that of the result.
+The last table has how far results are from PyTorch's: the length of the difference, relative to that of the result.
 
 Needs torch, torchvision, transformers, onnx, onnxscript and onnxruntime, and the cactus program built with --release
 (`CACTUS_PROGRAM`, or on the path). Engines take turns within a round, so that a machine that slows down slows all of
@@ -304,6 +304,13 @@ def measure(name, make, args):
         return {label: statistics.median(times) for label, times in rounds.items()}, errors
 
 
+def table(title, heads, rows, cell):
+    print(f"\n| {title} | " + " | ".join(heads) + " |")
+    print("|---|" + "---:|" * len(heads))
+    for name, row in rows.items():
+        print(f"| {name} | " + " | ".join(cell(row, head) for head in heads) + " |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -327,19 +334,16 @@ def main():
     ratios += [("cactus F32", "ExecuTorch"), ("cactus INT8", "ONNX Runtime INT8"), ("cactus INT8", "ExecuTorch INT8")]
     ratios += [("cactus INT8", "cactus F32")]
     ratios = [pair for pair in ratios if pair[1] in labels]
-    shown = [label.replace("cactus ", "") for pair in ratios for label in pair]
-    heads = [f"{label}, ms" for label in labels] + [f"{a} to {b}" for a, b in zip(shown[::2], shown[1::2])]
-    print("\n| Model | " + " | ".join(heads) + " |")
-    print("|---|" + "---|" * len(heads))
-    for name, row in results.items():
-        cells = [f"{row[label]:.2f}" if label in row else "–" for label in labels]
-        cells += [f"{row[other] / row[ours]:.2f}×" if other in row else "–" for ours, other in ratios]
-        print(f"| {name} | " + " | ".join(cells) + " |")
+    table("Milliseconds", labels, results, lambda row, label: f"{row[label]:.2f}" if label in row else "–")
+    shown = {" to ".join(label.replace("cactus ", "") for label in pair): pair for pair in ratios}
+
+    def ratio(row, name):
+        ours, other = shown[name]
+        return f"{row[other] / row[ours]:.2f}×" if other in row else "–"
+
+    table("How much faster", shown, results, ratio)
     labels = [label for label in labels if any(label in row for row in errors.values())]
-    print("\n| Error | " + " | ".join(labels) + " |")
-    print("|---|" + "---|" * len(labels))
-    for name, row in errors.items():
-        print(f"| {name} | " + " | ".join(f"{row[label]:.2g}" if label in row else "–" for label in labels) + " |")
+    table("Error", labels, errors, lambda row, label: f"{row[label]:.2g}" if label in row else "–")
     if args.json:
         args.json.write_text(json.dumps({"milliseconds": results, "errors": errors}, indent=1))
 

@@ -615,48 +615,60 @@ fn blocks<S: Simd>(s: S, x: &Places<'_>, first: usize, layout: &Layout, to: &mut
         channels, chunks, runs, ..
     } = layout;
     let count = marks.len() / runs;
-    let (mut largest, mut finite) = ([s.zero(); LINES], [s.zero(); LINES]);
+    // Loops over all places, so that what they have is in registers: the last one stands for those that are missing.
+    let (mut largest, mut finite) = ([s.zero(); LINES], s.zero());
     for chunk in 0..chunks {
-        for n in 0..count {
-            let v = line(s, x, chunk, first + n, channels);
+        for n in 0..LINES {
+            let v = line(s, x, chunk, first + n.min(count - 1), channels);
             largest[n] = s.max(s.abs(v), largest[n]);
             // Zero times a number is zero, times anything else NaN.
-            finite[n] = s.fma(v, s.zero(), finite[n]);
+            finite = s.fma(v, s.zero(), finite);
         }
     }
     let (mut own, mut inverses) = ([0.0; BLOCK_ROWS], [0.0; BLOCK_ROWS]);
     let [scales, inverse] = scales(s, s.reduce_maxima(largest));
     s.store(scales, &mut own);
     s.store(inverse, &mut inverses);
-    let mut is_finite = [true; LINES];
-    for n in 0..count {
-        if s.reduce_sum(finite[n]) != 0.0 {
-            (is_finite[n], own[n]) = (false, f32::NAN);
-        }
-    }
     for run in 0..runs {
-        let mut sums = [s.zero(); LINES];
-        for n in 0..count {
-            let inverse = s.splat(inverses[n]);
-            let mut sum = s.splat_i(0);
-            for chunk in run * RUN..chunks.min((run + 1) * RUN) {
-                let q = match is_finite[n] {
-                    true => s.to_int(s.mul(line(s, x, chunk, first + n, channels), inverse)),
-                    false => s.splat_i(0),
-                };
-                s.store_i8(q, bytemuck::cast_mut(&mut to[n * chunks + chunk]));
-                sum = s.add_i(sum, q);
+        let mut sums = [s.splat_i(0); LINES];
+        for chunk in run * RUN..chunks.min((run + 1) * RUN) {
+            for n in 0..LINES {
+                let v = line(s, x, chunk, first + n.min(count - 1), channels);
+                let q = s.to_int(s.mul(v, s.splat(inverses[n.min(count - 1)])));
+                sums[n] = s.add_i(sums[n], q);
+                if n < count {
+                    s.store_i8(q, bytemuck::cast_mut(&mut to[n * chunks + chunk]));
+                }
             }
+        }
+        let mut floats = [s.zero(); LINES];
+        for n in 0..LINES {
             // 256 bytes make less than a float holds exactly.
-            sums[n] = s.to_float(sum);
+            floats[n] = s.to_float(sums[n]);
         }
         let mut all = [0; BLOCK_ROWS];
-        s.store_i(s.to_int(s.reduce_sums(sums)), &mut all);
+        s.store_i(s.to_int(s.reduce_sums(floats)), &mut all);
         for n in 0..count {
             marks[n * runs + run] = Mark {
                 scale: own[n],
                 sum: all[n],
             };
+        }
+    }
+    if s.reduce_sum(finite) == 0.0 {
+        return;
+    }
+    for n in 0..count {
+        let mut finite = s.zero();
+        for chunk in 0..chunks {
+            finite = s.fma(line(s, x, chunk, first + n, channels), s.zero(), finite);
+        }
+        if s.reduce_sum(finite) != 0.0 {
+            to[n * chunks..(n + 1) * chunks].fill([0; 4]);
+            marks[n * runs..(n + 1) * runs].fill(Mark {
+                scale: f32::NAN,
+                sum: 0,
+            });
         }
     }
 }
