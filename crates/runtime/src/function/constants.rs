@@ -134,14 +134,14 @@ impl Constants {
                 self.pack(graph, *v)?;
             }
             if let (Op::Conv(_) | Op::Conv1d { .. }, Some(&filters)) = (&node.op, node.inputs.get(1)) {
-                self.unpack(graph, filters)?;
+                self.pack_filters(graph, filters)?;
             }
         }
         Ok(())
     }
 
-    /// Decodes an `int8_g32` matrix that is turned into the filters `v` of a convolution, as older versions laid them tap by tap. Those with a scale each are read where they lie.
-    fn unpack(&mut self, graph: &Graph, v: ValueId) -> Result<()> {
+    /// Packs an `int8_g32` matrix anew that is turned into the filters `v` of a convolution, as older versions laid them tap by tap.
+    fn pack_filters(&mut self, graph: &Graph, v: ValueId) -> Result<()> {
         let before = |v: ValueId, is: fn(&Op) -> bool| {
             let (_, node) = graph.producer(v).filter(|(_, node)| is(&node.op))?;
             node.inputs.first().copied()
@@ -150,19 +150,20 @@ impl Constants {
         let Some(v) = reshaped.and_then(|v| before(v, |op| matches!(op, Op::Reshape { .. }))) else {
             return Ok(());
         };
-        let is_matrix = !self.literals.contains_key(&v)
-            && self
-                .stored(v)
-                .is_some_and(|(bundle, i)| bundle.weight_at(i).packing == Packing::Int8G32);
-        let Some(matrix) = self.matrix(v)?.filter(|_| is_matrix) else {
+        let Some(matrix) = self.matrix(v)?.filter(|m| m.packing() == Packing::Int8G32) else {
             return Ok(());
         };
         let (n, k) = (matrix.n(), matrix.k());
-        let mut plain = AlignedBuf::zeroed(n.saturating_mul(k).saturating_mul(4))?;
-        for (i, row) in bytemuck::cast_slice_mut(&mut plain).chunks_exact_mut(k).enumerate() {
+        let mut rows = AlignedBuf::zeroed(n.saturating_mul(k).saturating_mul(4))?;
+        let rows: &mut [f32] = bytemuck::cast_slice_mut(&mut rows);
+        for (i, row) in rows.chunks_exact_mut(k).enumerate() {
             matrix.decode_row(i, row);
         }
-        self.literals.insert(v, plain);
+        let packed = cactus_quant::pack(Packing::Int8N16, n, k, rows).map_err(|source| Error::Weight {
+            weight: graph.value(v).name.clone(),
+            source,
+        })?;
+        self.packed.insert(v, packed);
         Ok(())
     }
 
@@ -266,9 +267,6 @@ impl Constants {
         let Some(matrix) = matrix else {
             return Ok(());
         };
-        if self.literals.contains_key(&v) {
-            return Err(Error::Argument(format!("`{name}` is computed in single precision")));
-        }
         let (stored, layout) = (self.matrix(v)?.map(|m| *m.layout()), *matrix.layout());
         if stored != Some(layout) {
             return Err(Error::Argument(format!(
