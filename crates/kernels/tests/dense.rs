@@ -226,17 +226,7 @@ fn conv_integers_is_what_its_definition_says() {
         let w = window(axes);
         let (plane, taps) = (w.size.iter().product::<usize>(), w.kernel.iter().product::<usize>());
         // One block of filters, and tiles of two, three and four; a second run of channels.
-        let sizes = [
-            (32, 5),
-            (64, 33),
-            (3, 40),
-            (72, 16),
-            (272, 3),
-            (16, 70),
-            (48, 100),
-            (32, 64),
-            (272, 20),
-        ];
+        let sizes = [(32, 5), (3, 40), (72, 16), (272, 3), (16, 70), (48, 100), (32, 64)];
         let packings = [Packing::Int8G32, Packing::Int8N16];
         for ((channels, filters), packing) in sizes.into_iter().flat_map(|size| packings.map(|p| (size, p))) {
             if !is_on_integers(packing, &w, channels) {
