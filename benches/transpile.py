@@ -1,10 +1,10 @@
-"""Times of transpiled models beside PyTorch and ONNX Runtime: the same weights, inputs and threads, one run.
+"""Times and errors of transpiled models beside PyTorch, ONNX Runtime and ExecuTorch: the same weights, inputs and threads, one run.
 
     python benches/transpile.py [--threads 2] [--rounds 7] [--only NAME ...] [--compile] [--executorch] [--json FILE]
 
 The last table has how far results are from PyTorch's: the length of the difference, relative to that of the result.
 
-Needs torch, torchvision, transformers, onnx, onnxscript and onnxruntime, and the cactus program built with --release
+Needs torch, torchvision, transformers, onnx, onnxscript and onnxruntime (and executorch for its columns), and the cactus program built with --release
 (`CACTUS_PROGRAM`, or on the path). Engines take turns within a round, so that a machine that slows down slows all of
 them; what is shown is the median over rounds, and ours relative to each. In its turn each engine is called for about half a
 second, at least five times, and the median of its calls counts: with fewer, a network of some milliseconds is timed while the threads of whoever

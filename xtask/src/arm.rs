@@ -43,7 +43,7 @@ const SME2_TESTS: [Tests; 4] = [
 const SME2_EMULATOR: u32 = 11;
 
 /// Seconds after which an emulated test is taken for stuck.
-const PATIENCE: &str = "1200";
+const PATIENCE: &str = "600";
 
 /// A package that is checked for other targets, without its features.
 struct Checked {
