@@ -230,10 +230,7 @@ impl Exec<'_> {
         assert!(x.len() == out.len(), "unary: {} values in, {} out", x.len(), out.len());
         let kernels = self.kernels;
         self.pieces(out, 1, op.cost(), &|start, out| {
-            for (x, out) in x[start..].chunks(PIECE).zip(out.chunks_mut(PIECE)) {
-                out.copy_from_slice(&x[..out.len()]);
-                unary_piece(kernels, op, out);
-            }
+            unary_into(kernels, op, &x[start..start + out.len()], out);
         });
     }
 
@@ -259,6 +256,9 @@ impl Exec<'_> {
             out.len()
         );
         let kernels = self.kernels;
+        if b.len() == out.len() {
+            return self.zip(op, [None; 2], a, b, out);
+        }
         self.pieces(out, b.len(), 1, &|start, out| {
             // One scalar is for all of a piece, a vector for each stretch of its length.
             let stretch = if b.len() == 1 { out.len().max(1) } else { b.len() };
@@ -268,6 +268,25 @@ impl Exec<'_> {
             {
                 binary_piece(kernels, op, a, b, out);
             }
+        });
+    }
+
+    /// `out[i] = op(f(a[i]), g(b[i]))`, with the bits of [`Exec::unary`] for each function that there is and then [`Exec::binary`].
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn zip(&self, op: BinaryOp, functions: [Option<UnaryOp>; 2], a: &[f32], b: &[f32], out: &mut [f32]) {
+        assert!(
+            a.len() == out.len() && b.len() == out.len(),
+            "zip: {} and {} values in, {} out",
+            a.len(),
+            b.len(),
+            out.len()
+        );
+        let kernels = self.kernels;
+        self.pieces(out, 1, zip_cost(functions), &|start, out| {
+            let own = start..start + out.len();
+            zip_piece(kernels, op, functions, &a[own.clone()], &b[own], out);
         });
     }
 
@@ -365,13 +384,12 @@ impl Exec<'_> {
     /// Cuts `out` into pieces of whole `unit`s and calls `f(first element, piece)`, on the step's threads when the work,
     /// about `cost` nanoseconds per 8 elements, is worth it.
     fn pieces(&self, out: &mut [f32], unit: usize, cost: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        /// Elements that are no less work than can be counted in nanoseconds, and whole lines of a cache.
+        const LEAST: usize = 256;
         let len = out.len();
+        let unit = unit.saturating_mul(LEAST.div_ceil(unit));
         let units = len.div_ceil(unit);
-        let parts = part_count(
-            self.step.width(),
-            units,
-            unit.saturating_mul(cost) / 8 + usize::from(unit >= 8),
-        );
+        let parts = part_count(self.step.width(), units, unit.saturating_mul(cost) / 8);
         let out = SharedMut::new(out);
         self.step.run(parts, &|part| {
             let units = part_range(units, parts, part);
@@ -399,6 +417,8 @@ pub(crate) struct Stretches<'a> {
     len: usize,
     count: usize,
     stride: usize,
+    /// What is read in place of a single stretch.
+    from: Option<&'a [f32]>,
 }
 
 impl<'a> Stretches<'a> {
@@ -419,6 +439,7 @@ impl<'a> Stretches<'a> {
             len,
             count,
             stride,
+            from: None,
         }
     }
 
@@ -437,6 +458,15 @@ pub(crate) fn unary_piece(kernels: &Kernels, op: UnaryOp, x: &mut [f32]) {
     let x = SharedMut::new(x);
     // SAFETY: the slice is ours.
     unary_stretches(kernels, op, &unsafe { Stretches::new(&x, 0, x.len(), 1, 0) });
+}
+
+/// `out[i] = op(x[i])` on this thread.
+pub(crate) fn unary_into(kernels: &Kernels, op: UnaryOp, x: &[f32], out: &mut [f32]) {
+    let (len, memory) = (out.len(), SharedMut::new(out));
+    // SAFETY: the slice is ours.
+    let mut out = unsafe { Stretches::new(&memory, 0, len, 1, 0) };
+    out.from = Some(&x[..len]);
+    unary_stretches(kernels, op, &out);
 }
 
 /// As [`unary_piece`] for all of the stretches.
@@ -501,8 +531,13 @@ fn unary_as<M: Map>(kernels: &Kernels, x: &Stretches<'_>) {
 }
 
 fn unary_scalar(f: fn(f32) -> f32, x: &Stretches<'_>) {
-    for x in x.each().flatten() {
-        *x = f(*x);
+    for stretch in x.each() {
+        if let Some(from) = x.from {
+            stretch.copy_from_slice(from);
+        }
+        for x in stretch {
+            *x = f(*x);
+        }
     }
 }
 
@@ -515,6 +550,39 @@ pub(crate) fn binary_piece(kernels: &Kernels, op: BinaryOp, a: &[f32], b: &[f32]
         BinaryOp::Div => binary_as::<Div>(kernels, a, b, out),
         BinaryOp::Max => binary_as::<Max>(kernels, a, b, out),
         BinaryOp::Min => binary_as::<Min>(kernels, a, b, out),
+    }
+}
+
+/// About how many nanoseconds 8 elements of [`zip_piece`] take.
+pub(crate) fn zip_cost(functions: [Option<UnaryOp>; 2]) -> usize {
+    let of = |f: Option<UnaryOp>| f.map_or(0, UnaryOp::cost);
+    1 + of(functions[0]) + of(functions[1])
+}
+
+/// `out[i] = op(f(a[i]), g(b[i]))` on this thread.
+pub(crate) fn zip_piece(
+    kernels: &Kernels,
+    op: BinaryOp,
+    [f, g]: [Option<UnaryOp>; 2],
+    a: &[f32],
+    b: &[f32],
+    out: &mut [f32],
+) {
+    if f.is_none() && g.is_none() {
+        return binary_piece(kernels, op, a, b, out);
+    }
+    let mut own = [[0.0; PIECE]; 2];
+    let [x, y] = &mut own;
+    for ((a, b), out) in a.chunks(PIECE).zip(b.chunks(PIECE)).zip(out.chunks_mut(PIECE)) {
+        let [a, b] = [(f, a, &mut *x), (g, b, &mut *y)].map(|(function, from, made)| match function {
+            Some(function) => {
+                let made = &mut made[..from.len()];
+                unary_into(kernels, function, from, made);
+                &*made
+            }
+            None => from,
+        });
+        binary_piece(kernels, op, a, b, out);
     }
 }
 
@@ -538,6 +606,16 @@ impl<M: Map> Op for Unary<'_, M> {
     fn eval<S: Simd>(self, s: S) {
         for x in self.x.each() {
             let (chunks, tail) = x.as_chunks_mut::<16>();
+            if let Some(from) = self.x.from {
+                let (from, rest) = from.as_chunks::<16>();
+                for (x, from) in chunks.iter_mut().zip(from) {
+                    s.store(M::map(s, s.load(from)), x);
+                }
+                if !tail.is_empty() {
+                    s.store_partial(M::map(s, s.load_partial(rest)), tail);
+                }
+                continue;
+            }
             for x in chunks {
                 s.store(M::map(s, s.load(x)), x);
             }

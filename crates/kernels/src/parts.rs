@@ -17,6 +17,18 @@ pub(crate) fn part_count(width: usize, units: usize, unit_cost: usize) -> usize 
     by_cost.clamp(1, 4 * width).min(units)
 }
 
+/// The place and the filter of an item of work that `places` times `filters` are. The first of `shares` threads has the first places, and so on, so that what
+/// one has made it reads again; each goes through its places for one filter after another.
+pub(crate) fn place_and_filter(item: usize, places: usize, filters: usize, shares: usize) -> (usize, usize) {
+    let own = |share| part_range(places, shares, share);
+    // What has no places begins where the next one does.
+    let share = (0..shares)
+        .rfind(|&share| own(share).start * filters <= item)
+        .unwrap_or(0);
+    let (own, item) = (own(share), item - own(share).start * filters);
+    (own.start + item % own.len().max(1), item / own.len().max(1))
+}
+
 /// Number of runs for `blocks` blocks of `cost_ns` in all: at most `run_blocks` each. With several threads it is a
 /// multiple of their number, and a few runs each so that a slow thread does not hold the rest up, as long as the runs are
 /// long: each one begins by waiting for memory.

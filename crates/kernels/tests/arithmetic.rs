@@ -9,7 +9,7 @@ mod parts;
 
 use cactus_simd::{Isa, Op, Scalar, Simd};
 use math::*;
-use parts::{block_parts, part_range};
+use parts::{block_parts, part_range, place_and_filter};
 
 /// A function applied to 16 values.
 struct Apply<'a>(&'a str, [f32; 16]);
@@ -271,6 +271,23 @@ fn part_range_covers_all_units_in_order() {
                 next = range.end;
             }
             assert_eq!(next, units, "{units} {parts}");
+        }
+    }
+}
+
+#[test]
+fn each_share_has_its_places_for_one_filter_after_another() {
+    for (places, filters) in [(1, 1), (1, 5), (2, 3), (7, 4), (100, 1), (33, 12)] {
+        for shares in [1, 2, 3, 8] {
+            let found = (0..places * filters).map(|item| place_and_filter(item, places, filters, shares));
+            let expected = (0..shares).flat_map(|share| {
+                let own = part_range(places, shares, share);
+                (0..filters).flat_map(move |filter| own.clone().map(move |place| (place, filter)))
+            });
+            assert!(
+                found.eq(expected),
+                "{places} places, {filters} filters, {shares} shares"
+            );
         }
     }
 }

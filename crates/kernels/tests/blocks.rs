@@ -258,6 +258,26 @@ fn places_match_those_of_planes() {
             });
             assert_same_bits(&format!("{op:?} {axes:?}"), &found, &expected.collect::<Vec<_>>());
         }
+        let other = random.floats(channels * places, 1.0);
+        let functions = [Some(UnaryOp::Sigmoid), None];
+        let found = same_everywhere(&format!("zip {axes:?}"), |exec| {
+            let other = in_blocks(&other, places);
+            let (mut made, mut out) = (vec![f32::NAN; blocks.len()], vec![f32::NAN; blocks.len()]);
+            exec.copy_blocks(&blocks, places, &mut made);
+            exec.unary_blocks(UnaryOp::Tanh, None, places, &mut made);
+            exec.unary_blocks(UnaryOp::Tanh, Some(&blocks), places, &mut out);
+            let planes = |blocks: &[f32]| out_of_blocks(exec, blocks, channels, places);
+            assert_same_bits(&format!("in place {axes:?}"), &planes(&made), &planes(&out));
+            exec.zip_blocks(BinaryOp::Mul, functions, &made, &other, places, &mut out);
+            planes(&out)
+        });
+        let expected = same_everywhere(&format!("zip of planes {axes:?}"), |exec| {
+            let (mut made, mut out) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
+            exec.unary(UnaryOp::Tanh, &x, &mut made);
+            exec.zip(BinaryOp::Mul, functions, &made, &other, &mut out);
+            out
+        });
+        assert_same_bits(&format!("zip {axes:?}"), &found, &expected);
         x[places / 2] = 0.5;
         let blocks = in_blocks(&x, places);
         let found = same_everywhere(&format!("means {axes:?}"), |exec| {

@@ -360,6 +360,33 @@ fn binary_every_function_and_broadcast_matches_definition() {
 }
 
 #[test]
+fn functions_of_two_operands_have_bits_of_one_after_the_other() {
+    let all = [None, Some(UnaryOp::Tanh), Some(UnaryOp::Sin), Some(UnaryOp::Relu)];
+    for len in [0, 1, 37, 600, 20_000] {
+        let mut random = Random::new(len as u64);
+        let (a, b) = (random.floats(len, 3.0), random.floats(len, 2.0));
+        for functions in all.iter().flat_map(|&f| all.map(|g| [f, g])) {
+            same_everywhere(&format!("{functions:?} {len}"), |exec| {
+                let made = [(functions[0], &a), (functions[1], &b)].map(|(f, x)| match f {
+                    Some(f) => {
+                        let mut made = vec![f32::NAN; len];
+                        exec.unary(f, x, &mut made);
+                        made
+                    }
+                    None => x.clone(),
+                });
+                let (mut expected, mut found) = (vec![f32::NAN; len], vec![f32::NAN; len]);
+                exec.binary(BinaryOp::Mul, &made[0], &made[1], &mut expected);
+                exec.zip(BinaryOp::Mul, functions, &a, &b, &mut found);
+                let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&found), bits(&expected), "{functions:?} {len}");
+                found
+            });
+        }
+    }
+}
+
+#[test]
 fn rope_matches_definition() {
     for (rows, heads, head_dim, half, gap, past) in [
         (1, 1, 64, 32, 0, 0),

@@ -227,10 +227,6 @@ impl Simd for Scalar {
         *x
     }
     #[inline(always)]
-    fn dot_start(self, _sum: i32) -> I {
-        [0; 16]
-    }
-    #[inline(always)]
     fn dot(self, acc: I, q: Self::Quads, x: i32) -> I {
         let x = map(x.to_ne_bytes(), |x| i32::from(x.cast_signed()));
         from_fn(|l| acc[l].wrapping_add((0..4).map(|j| i32::from(q[4 * l + j]) * x[j]).sum::<i32>()))

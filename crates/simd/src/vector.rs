@@ -36,6 +36,8 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     /// How many output rows a register tile of a kernel should have at most: 8 with 32 registers of 16 lanes, fewer
     /// where a logical vector takes several registers.
     const TILE_ROWS: usize;
+    /// What each byte is multiplied with in the first accumulator of a chain of [`Simd::dot`], see [`Simd::dot_start`].
+    const DOT_OFFSET: i32 = 0;
 
     /// Runs `op` inside of a function that carries this tier's features.
     fn vectorize<O: Op>(self, op: O) -> O::Output;
@@ -173,7 +175,10 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     /// Loads 16 quads of signed bytes for [`Simd::dot`].
     fn load_quads(self, x: &[i8; 64]) -> Self::Quads;
     /// First accumulator of a chain of [`Simd::dot`]; `sum` is the sum of all the bytes that will be passed as `x`.
-    fn dot_start(self, sum: i32) -> Self::I;
+    #[inline(always)]
+    fn dot_start(self, sum: i32) -> Self::I {
+        self.splat_i(Self::DOT_OFFSET * sum)
+    }
     /// Lane `l` of `acc` plus `q[4l]·x0 + q[4l+1]·x1 + q[4l+2]·x2 + q[4l+3]·x3`, exactly, where `x` holds the four signed
     /// bytes in memory order. Bytes of `x` lie in `-127..=127`. Only the end of a chain begun with
     /// [`Simd::dot_start`] and fed with all announced bytes is meaningful.

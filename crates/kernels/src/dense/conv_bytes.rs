@@ -8,24 +8,23 @@
 
 use super::blocks::{GROUP, groups};
 use super::conv::Window;
-use super::conv_integers::{Form, LINES, Places, packed};
+use super::conv_integers::{Form, Places};
+use super::place_bytes::{Chunk, Mark, PlaceShape, Quantize, RUN};
 use super::strips::in_lines;
 use super::turn::{Planes, Turn};
 use crate::elementwise::{keep_piece_within, unary_piece};
 use crate::exec::{Exec, Kernels, SharedMut};
-use crate::matmul::{Epilogue, MIN_MAGNITUDE};
-use crate::parts::{part_count, part_range};
-use bytemuck::{Pod, Zeroable};
+use crate::matmul::Epilogue;
+use crate::parts::{part_count, part_range, place_and_filter};
+use bytemuck::Zeroable;
 use cactus_quant::{BLOCK_ROWS, PackedView};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
-/// Channels that lie side by side, which are four quads.
-const CHUNK: usize = 16;
-/// Chunks whose products are added up as integers: those of 256 channels are below `2^24`, so that a float holds them exactly.
-const RUN: usize = 16;
 /// Windows whose sums wait while the next weights are multiplied.
 const WINDOWS: usize = 96;
+/// Places of a line that a thread quantizes at a time.
+const PIECE: usize = 512;
 /// Bytes of the weights that are multiplied at a time, at least one run of a tap: a part of an L1 cache.
 const PANEL_BYTES: usize = 16 << 10;
 /// Most sums of floats that are held in registers beside as many of integers.
@@ -33,20 +32,8 @@ const HELD: usize = 12;
 /// Bytes of the scales before the values of a block.
 const SCALES_BYTES: usize = 4 * BLOCK_ROWS;
 
-/// Sixteen channels of a place.
-type Chunk = [i32; 4];
 /// Sixteen inputs of a block of filters.
 type Lines = [[i8; 64]; 4];
-
-/// What a place has beside its bytes, for each run of channels.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct Mark {
-    /// What one unit of its bytes is worth.
-    scale: f32,
-    /// Their sum.
-    sum: i32,
-}
 
 /// Places with the padding around them, `[z, y, x]`.
 #[derive(Clone, Copy)]
@@ -87,20 +74,14 @@ impl Framed {
 #[derive(Clone, Copy)]
 struct Layout {
     framed: Framed,
-    channels: usize,
-    /// Of a place.
-    chunks: usize,
-    runs: usize,
+    shape: PlaceShape,
 }
 
 impl Layout {
     fn of(w: &Window, channels: usize) -> Self {
-        let chunks = channels.div_ceil(CHUNK);
         Self {
             framed: Framed::of(w),
-            channels,
-            chunks,
-            runs: chunks.div_ceil(RUN),
+            shape: PlaceShape::of(channels),
         }
     }
 
@@ -108,7 +89,10 @@ impl Layout {
     fn elems(&self) -> [usize; 2] {
         let places = self.framed.plane();
         let of = |each: usize, size: usize| in_lines(places.saturating_mul(each).saturating_mul(size / 4));
-        [of(self.chunks, size_of::<Chunk>()), of(self.runs, size_of::<Mark>())]
+        [
+            of(self.shape.chunks, size_of::<Chunk>()),
+            of(self.shape.runs, size_of::<Mark>()),
+        ]
     }
 }
 
@@ -126,7 +110,7 @@ struct Step {
 
 /// The steps of all sums, in their order.
 fn steps(w: &Window, layout: &Layout) -> Vec<Step> {
-    let &Layout { chunks, runs, .. } = layout;
+    let PlaceShape { chunks, runs, .. } = layout.shape;
     let mut all = Vec::with_capacity(w.taps() * runs);
     for (tap, place) in layout.framed.offsets(w).into_iter().enumerate() {
         for run in 0..runs {
@@ -184,8 +168,8 @@ impl Exec<'_> {
         let [chunks, marks] = layout.elems();
         let (chunks, rest) = scratch.split_at_mut(chunks);
         let places = layout.framed.plane();
-        let chunks: &mut [Chunk] = bytemuck::cast_slice_mut(&mut chunks[..places * layout.chunks * 4]);
-        let marks: &mut [Mark] = bytemuck::cast_slice_mut(&mut rest[..marks][..places * layout.runs * 2]);
+        let chunks: &mut [Chunk] = bytemuck::cast_slice_mut(&mut chunks[..places * layout.shape.chunks * 4]);
+        let marks: &mut [Mark] = bytemuck::cast_slice_mut(&mut rest[..marks][..places * layout.shape.runs * 2]);
         self.quantize_all(w, &layout, x, chunks, marks);
         let steps = steps(w, &layout);
         let sample = Sample {
@@ -203,14 +187,18 @@ impl Exec<'_> {
         let strips = w.outputs().div_ceil(WINDOWS);
         // A core multiplies some hundred bytes in a nanosecond.
         let cost_ns = (WINDOWS.min(w.outputs()) * GROUP * BLOCK_ROWS / 128).saturating_mul(weight.k());
-        let parts = part_count(self.step.width(), groups.len() * strips, cost_ns);
+        let width = self.step.width();
+        let parts = part_count(width, groups.len() * strips, cost_ns);
+        // Where there are more inputs than weights, threads have places of their own, and share filters otherwise.
+        let shares = if places >= weight.n() * w.taps() { width } else { 1 };
         let kernels = self.kernels;
         self.step.run(parts, &|part| {
             for item in part_range(groups.len() * strips, parts, part) {
-                let first = item % strips * WINDOWS;
+                let (strip, group) = place_and_filter(item, strips, groups.len(), shares);
+                let first = strip * WINDOWS;
                 let windows = first..w.outputs().min(first + WINDOWS);
                 // Items are disjoint.
-                sample.strip(kernels, groups[item / strips].clone(), windows);
+                sample.strip(kernels, groups[group].clone(), windows);
             }
         });
     }
@@ -218,22 +206,25 @@ impl Exec<'_> {
     /// Quantizes all places of `x`, zeros around them.
     fn quantize_all(&self, w: &Window, layout: &Layout, x: Places<'_>, chunks: &mut [Chunk], marks: &mut [Mark]) {
         let [depth, height, line] = layout.framed.size;
-        let lines = depth * height;
-        let parts = part_count(self.step.width(), lines, 4 * line * layout.chunks);
+        let pieces = line.div_ceil(PIECE);
+        let units = depth * height * pieces;
+        let parts = part_count(self.step.width(), units, 4 * line.min(PIECE) * layout.shape.chunks);
         let (kernels, chunks, marks) = (self.kernels, SharedMut::new(chunks), SharedMut::new(marks));
         self.step.run(parts, &|part| {
-            for item in part_range(lines, parts, part) {
+            for unit in part_range(units, parts, part) {
+                let (item, piece) = (unit / pieces, unit % pieces);
+                let piece = piece * PIECE..line.min((piece + 1) * PIECE);
                 let at = [item / height, item % height];
                 // One tap passes over what lies between its steps.
                 if (0..2).any(|axis| w.kernel[axis] == 1 && !at[axis].is_multiple_of(w.stride[axis])) {
                     continue;
                 }
-                let own = item * line..(item + 1) * line;
-                // SAFETY: lines are disjoint.
+                let own = item * line + piece.start..item * line + piece.end;
+                // SAFETY: pieces of lines are disjoint.
                 let (chunks, marks) = unsafe {
                     (
-                        chunks.piece(own.start * layout.chunks..own.end * layout.chunks),
-                        marks.piece(own.start * layout.runs..own.end * layout.runs),
+                        chunks.piece(own.start * layout.shape.chunks..own.end * layout.shape.chunks),
+                        marks.piece(own.start * layout.shape.runs..own.end * layout.shape.runs),
                     )
                 };
                 let inside = |axis: usize, at: usize| at.checked_sub(w.before[axis]).filter(|&at| at < w.size[axis]);
@@ -241,20 +232,22 @@ impl Exec<'_> {
                     (Some(z), Some(y)) if x.plane > 0 => Some((z * w.size[1] + y) * w.size[2]),
                     _ => None,
                 };
+                let clamped = |place: usize| place.clamp(piece.start, piece.end) - piece.start;
                 let own = match row {
-                    Some(_) => w.before[2].min(line)..line.min(w.before[2].saturating_add(w.size[2])),
+                    Some(_) => clamped(w.before[2])..clamped(w.before[2].saturating_add(w.size[2])),
                     None => 0..0,
                 };
-                for outside in [0..own.start, own.end..line] {
-                    chunks[outside.start * layout.chunks..outside.end * layout.chunks].fill([0; 4]);
-                    marks[outside.start * layout.runs..outside.end * layout.runs].fill(Zeroable::zeroed());
+                for outside in [0..own.start, own.end..piece.len()] {
+                    chunks[outside.start * layout.shape.chunks..outside.end * layout.shape.chunks].fill([0; 4]);
+                    marks[outside.start * layout.shape.runs..outside.end * layout.shape.runs].fill(Zeroable::zeroed());
                 }
                 let op = Quantize {
                     x,
-                    first: row.unwrap_or(0),
-                    layout,
-                    chunks: &mut chunks[own.start * layout.chunks..own.end * layout.chunks],
-                    marks: &mut marks[own.start * layout.runs..own.end * layout.runs],
+                    // Where there is something of the line.
+                    first: row.unwrap_or(0) + (piece.start + own.start).saturating_sub(w.before[2]),
+                    shape: layout.shape,
+                    chunks: &mut chunks[own.start * layout.shape.chunks..own.end * layout.shape.chunks],
+                    marks: &mut marks[own.start * layout.shape.runs..own.end * layout.shape.runs],
                 };
                 kernels.run(op);
             }
@@ -391,7 +384,7 @@ impl Op for Multiply<'_> {
 
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
-        let Layout { chunks, runs, .. } = self.sample.layout;
+        let PlaceShape { chunks, runs, .. } = self.sample.layout.shape;
         let last = self.starts.iter().max().copied().unwrap_or(0);
         for step in self.steps {
             let inside = last * chunks + step.chunk + step.chunks <= self.sample.chunks.len()
@@ -443,7 +436,7 @@ impl Multiply<'_> {
     /// As of [`Multiply::windows`].
     #[inline(always)]
     unsafe fn tile<S: Simd, const R: usize, const B: usize>(&self, s: S, window: usize, block: usize) -> usize {
-        let Layout { chunks, runs, .. } = self.sample.layout;
+        let PlaceShape { chunks, runs, .. } = self.sample.layout.shape;
         let starts: &[usize; R] = self.starts[window..].first_chunk().unwrap_or(&[0; R]);
         let mut places = [self.sample.chunks.as_ptr(); R];
         let mut marks = [self.sample.marks.as_ptr(); R];
@@ -469,24 +462,32 @@ impl Multiply<'_> {
         }
         let mut none = self.is_first;
         for step in self.steps {
+            let &Step {
+                chunk,
+                mark,
+                line,
+                chunks: count,
+            } = step;
             let mut dots = [[[s.splat_i(0); B]; R]];
-            for r in 0..R {
-                // SAFETY: this function's contract.
-                let mark = unsafe { *marks[r].add(step.mark) };
-                dots[0][r] = [s.dot_start(mark.sum); B];
+            if S::DOT_OFFSET != 0 {
+                for r in 0..R {
+                    // SAFETY: this function's contract.
+                    let start = unsafe { (*marks[r].add(mark)).start };
+                    dots[0][r] = [s.splat_i(start); B];
+                }
             }
-            for i in 0..step.chunks {
+            for i in 0..count {
                 // SAFETY: as above.
-                let mut quads = [unsafe { fours(lines[0].add(step.line + i)) }; B];
+                let mut quads = [unsafe { fours(lines[0].add(line + i)) }; B];
                 for b in 1..B {
                     // SAFETY: as above.
-                    quads[b] = unsafe { fours(lines[b].add(step.line + i)) };
+                    quads[b] = unsafe { fours(lines[b].add(line + i)) };
                 }
                 // SAFETY: as above.
-                let mut x = [unsafe { &*places[0].add(step.chunk + i) }; R];
+                let mut x = [unsafe { &*places[0].add(chunk + i) }; R];
                 for r in 1..R {
                     // SAFETY: as above.
-                    x[r] = unsafe { &*places[r].add(step.chunk + i) };
+                    x[r] = unsafe { &*places[r].add(chunk + i) };
                 }
                 s.dot_fours(&mut dots, quads, [x]);
             }
@@ -495,7 +496,7 @@ impl Multiply<'_> {
                 let waiting = unsafe { self.piece::<R>(block + b, window) };
                 for r in 0..R {
                     // SAFETY: as above.
-                    let scale = s.splat(unsafe { (*marks[r].add(step.mark)).scale });
+                    let scale = s.splat(unsafe { (*marks[r].add(mark)).scale });
                     let mut before = sums[r][b];
                     if !held && !none {
                         before = s.load(&waiting[r]);
@@ -560,190 +561,4 @@ unsafe fn fours<'a>(lines: *const Lines) -> [&'a [i8; 64]; 4] {
     // SAFETY: this function's contract.
     let [a, b, c, d] = unsafe { &*lines };
     [a, b, c, d]
-}
-
-/// Makes bytes of places that lie side by side: those of a place have the scale `max|x| / 127` over all of its channels and are `x · (127 / max|x|)`, rounded to nearest,
-/// ties to even. A place below [`MIN_MAGNITUDE`] is zeros with the scale 0; one that has something that is not finite zeros with the scale NaN, which all its windows become.
-struct Quantize<'a> {
-    x: Places<'a>,
-    /// The first place.
-    first: usize,
-    layout: &'a Layout,
-    chunks: &'a mut [Chunk],
-    marks: &'a mut [Mark],
-}
-
-impl Op for Quantize<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn eval<S: Simd>(self, s: S) {
-        let Layout { chunks, runs, .. } = *self.layout;
-        let each = match self.x.form {
-            Form::Planes => BLOCK_ROWS,
-            Form::Blocks => LINES,
-        };
-        let places = self
-            .chunks
-            .chunks_mut(each * chunks)
-            .zip(self.marks.chunks_mut(each * runs));
-        for (i, (to, marks)) in places.enumerate() {
-            let first = self.first + i * each;
-            match self.x.form {
-                Form::Planes => planes(s, &self.x, first, self.layout, to, marks),
-                Form::Blocks => blocks(s, &self.x, first, self.layout, to, marks),
-            }
-        }
-    }
-}
-
-/// Scales, and what numbers are multiplied with, of places whose largest numbers are in `largest`.
-#[inline(always)]
-fn scales<S: Simd>(s: S, largest: S::F) -> [S::F; 2] {
-    let is_small = s.lt(largest, s.splat(MIN_MAGNITUDE));
-    let most = s.splat(127.0);
-    [
-        s.select(is_small, s.zero(), s.div(largest, most)),
-        s.select(is_small, s.zero(), s.div(most, largest)),
-    ]
-}
-
-/// Up to [`LINES`] places of blocks.
-#[inline(always)]
-fn blocks<S: Simd>(s: S, x: &Places<'_>, first: usize, layout: &Layout, to: &mut [Chunk], marks: &mut [Mark]) {
-    let &Layout {
-        channels, chunks, runs, ..
-    } = layout;
-    let count = marks.len() / runs;
-    // Loops over all places, so that what they have is in registers: the last one stands for those that are missing.
-    let (mut largest, mut finite) = ([s.zero(); LINES], s.zero());
-    for chunk in 0..chunks {
-        for n in 0..LINES {
-            let v = line(s, x, chunk, first + n.min(count - 1), channels);
-            largest[n] = s.max(s.abs(v), largest[n]);
-            // Zero times a number is zero, times anything else NaN.
-            finite = s.fma(v, s.zero(), finite);
-        }
-    }
-    let (mut own, mut inverses) = ([0.0; BLOCK_ROWS], [0.0; BLOCK_ROWS]);
-    let [scales, inverse] = scales(s, s.reduce_maxima(largest));
-    s.store(scales, &mut own);
-    s.store(inverse, &mut inverses);
-    for run in 0..runs {
-        let mut sums = [s.splat_i(0); LINES];
-        for chunk in run * RUN..chunks.min((run + 1) * RUN) {
-            for n in 0..LINES {
-                let v = line(s, x, chunk, first + n.min(count - 1), channels);
-                let q = s.to_int(s.mul(v, s.splat(inverses[n.min(count - 1)])));
-                sums[n] = s.add_i(sums[n], q);
-                if n < count {
-                    s.store_i8(q, bytemuck::cast_mut(&mut to[n * chunks + chunk]));
-                }
-            }
-        }
-        let mut floats = [s.zero(); LINES];
-        for n in 0..LINES {
-            // 256 bytes make less than a float holds exactly.
-            floats[n] = s.to_float(sums[n]);
-        }
-        let mut all = [0; BLOCK_ROWS];
-        s.store_i(s.to_int(s.reduce_sums(floats)), &mut all);
-        for n in 0..count {
-            marks[n * runs + run] = Mark {
-                scale: own[n],
-                sum: all[n],
-            };
-        }
-    }
-    if s.reduce_sum(finite) == 0.0 {
-        return;
-    }
-    for n in 0..count {
-        let mut finite = s.zero();
-        for chunk in 0..chunks {
-            finite = s.fma(line(s, x, chunk, first + n, channels), s.zero(), finite);
-        }
-        if s.reduce_sum(finite) != 0.0 {
-            to[n * chunks..(n + 1) * chunks].fill([0; 4]);
-            marks[n * runs..(n + 1) * runs].fill(Mark {
-                scale: f32::NAN,
-                sum: 0,
-            });
-        }
-    }
-}
-
-/// A line of a place of blocks; zeros behind the last channel.
-#[inline(always)]
-fn line<S: Simd>(s: S, x: &Places<'_>, block: usize, place: usize, channels: usize) -> S::F {
-    let line: &[f32; BLOCK_ROWS] = x.x[(block * x.plane + place) * BLOCK_ROWS..]
-        .first_chunk()
-        .unwrap_or(&[0.0; BLOCK_ROWS]);
-    match channels - block * BLOCK_ROWS {
-        BLOCK_ROWS.. => s.load(line),
-        left => s.load_partial(&line[..left]),
-    }
-}
-
-/// What `count` places, 16 at most, have in a channel of planes.
-#[inline(always)]
-fn column<S: Simd>(s: S, x: &Places<'_>, channel: usize, first: usize, count: usize) -> S::F {
-    let values = &x.x[channel * x.plane + first..][..count];
-    match values.first_chunk() {
-        Some(values) => s.load(values),
-        None => s.load_partial(values),
-    }
-}
-
-/// Up to 16 places of planes.
-#[inline(always)]
-fn planes<S: Simd>(s: S, x: &Places<'_>, first: usize, layout: &Layout, to: &mut [Chunk], marks: &mut [Mark]) {
-    let &Layout {
-        channels, chunks, runs, ..
-    } = layout;
-    let count = marks.len() / runs;
-    let (mut largest, mut finite) = (s.zero(), s.zero());
-    for channel in 0..channels {
-        let v = column(s, x, channel, first, count);
-        largest = s.max(s.abs(v), largest);
-        finite = s.fma(v, s.zero(), finite);
-    }
-    let [scales, inverse] = scales(s, largest);
-    let is_finite = s.eq(finite, s.zero());
-    let mut own = [0.0; BLOCK_ROWS];
-    s.store(s.select(is_finite, scales, s.splat(f32::NAN)), &mut own);
-    for run in 0..runs {
-        let mut sum = s.splat_i(0);
-        for chunk in run * RUN..chunks.min((run + 1) * RUN) {
-            let mut rows = [s.zero(); 4];
-            for (j, row) in rows.iter_mut().enumerate() {
-                let mut q = [s.splat_i(0); 4];
-                for (i, q) in q.iter_mut().enumerate() {
-                    let channel = chunk * CHUNK + 4 * j + i;
-                    if channel < channels {
-                        let v = s.select(is_finite, column(s, x, channel, first, count), s.zero());
-                        *q = s.to_int(s.mul(v, inverse));
-                        sum = s.add_i(sum, *q);
-                    }
-                }
-                *row = packed(s, q);
-            }
-            // `[place % 4][place / 4]`
-            let mut quads = [[[0f32; 4]; 4]; 4];
-            for (column, to) in s.transpose_fours(rows).into_iter().zip(&mut quads) {
-                s.store(column, bytemuck::cast_mut(to));
-            }
-            for n in 0..count {
-                to[n * chunks + chunk] = bytemuck::cast(quads[n % 4][n / 4]);
-            }
-        }
-        let mut sums = [0; BLOCK_ROWS];
-        s.store_i(sum, &mut sums);
-        for n in 0..count {
-            marks[n * runs + run] = Mark {
-                scale: own[n],
-                sum: sums[n],
-            };
-        }
-    }
 }

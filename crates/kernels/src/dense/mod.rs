@@ -23,6 +23,7 @@ mod depthwise;
 mod depthwise_channels;
 mod frame;
 mod index;
+mod place_bytes;
 mod product;
 mod recurrent;
 mod reduce;

@@ -17,7 +17,7 @@ use cactus_ir::{BinaryFn, Bindings, CompareFn, Dim, Graph, Node, Op, ReduceFn, U
 use cactus_kernels::dense::{
     self, Dims, Recurrent, ScoreOperands, broadcast_strides, map2, map3, packed_bytes, recurrent_scratch_elems,
 };
-use cactus_kernels::{Activations, BinaryOp, Exec, NextNorm, Norm};
+use cactus_kernels::{Activations, BinaryOp, Exec, NextNorm, Norm, UnaryOp};
 use cactus_tensor::{DType, Elements, TensorView};
 use std::ops::ControlFlow;
 
@@ -193,7 +193,11 @@ impl Run<'_> {
         let result = match &node.op {
             Op::Unary { f } if in_place => {
                 if let Some(f) = kernel_names::unary(*f) {
-                    self.exec.unary_in_place(f, floats(&mut out[..len]));
+                    let x = floats(&mut out[..len]);
+                    match self.plan.blocks.contains(v) {
+                        true => self.exec.unary_blocks(f, None, self.planes(v)[2], x),
+                        false => self.exec.unary_in_place(f, x),
+                    }
                 }
                 Ok(())
             }
@@ -318,11 +322,14 @@ impl Run<'_> {
                 }
             }
             Op::Unary { f } => match (kernel_names::unary(*f), plain_unary(*f)) {
+                (Some(f), _) if self.plan.blocks.contains(node.outputs[0]) => {
+                    exec.unary_blocks(f, Some(first()?), self.planes(node.outputs[0])[2], floats(out));
+                }
                 (Some(f), _) => exec.unary(f, first()?, floats(out)),
                 (None, Some(f)) => floats(out).iter_mut().zip(first()?).for_each(|(o, &x)| *o = f(x)),
                 _ => return Err(Error::Argument(format!("there is no kernel for {f:?}"))),
             },
-            Op::Binary { f } => self.binary(*f, arg(0), arg(1), shape, out)?,
+            Op::Binary { f } => self.binary(*f, node, shape, out)?,
             Op::Compare { f } => self.compare(*f, arg(0), arg(1), shape, out)?,
             Op::Where => {
                 let strides = |i: usize| broadcast_strides(ops.shape(arg(i)), shape);
@@ -562,8 +569,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn binary(&self, f: BinaryFn, a: ValueId, b: ValueId, shape: &[usize], out: &mut [u8]) -> Result<()> {
-        let ops = self.operands();
+    /// What the operands of an operation with result `v` become first.
+    fn functions(&self, v: ValueId) -> [Option<UnaryOp>; 2] {
+        self.plan.folds.operands.get(&v).copied().unwrap_or_default()
+    }
+
+    fn binary(&self, f: BinaryFn, node: &Node, shape: &[usize], out: &mut [u8]) -> Result<()> {
+        let (ops, functions) = (self.operands(), self.functions(node.outputs[0]));
+        let [a, b] = [node.inputs[0], node.inputs[1]];
         let (sa, sb) = (
             broadcast_strides(ops.shape(a), shape),
             broadcast_strides(ops.shape(b), shape),
@@ -586,6 +599,7 @@ impl Run<'_> {
             _ => {
                 let (x, y) = (ops.f32(a)?, ops.f32(b)?);
                 match kernel_names::binary(f) {
+                    Some(op) if functions != [None; 2] => self.exec.zip(op, functions, x, y, floats(out)),
                     Some(op) => self.floats(op, shape, (x, &sa), (y, &sb), floats(out)),
                     None => map2(shape, (x, &sa), (y, &sb), floats(out), |a, b| match f {
                         BinaryFn::Pow => f64::from(a).powf(b.into()) as f32,

@@ -1,4 +1,4 @@
-//! What products do besides, so that no pass over their operands or results is left for it: bounds of either, and a function of one operand at last.
+//! What products and operations of two operands do besides, so that no pass over their operands or results is left for it: bounds, and functions of one operand.
 
 use super::constants::Constants;
 use super::held_type;
@@ -28,6 +28,8 @@ pub(super) struct Folds {
     pub(super) after: HashMap<ValueId, After>,
     /// What products keep their first operands within as they read them, by their results.
     pub(super) before: HashMap<ValueId, Bounds>,
+    /// What the operands of an operation of two of one shape become first, by its result.
+    pub(super) operands: HashMap<ValueId, [Option<UnaryOp>; 2]>,
     /// Results of nodes that have nothing left to do, and so lie where their first operands do.
     pub(super) done: HashSet<ValueId>,
 }
@@ -47,6 +49,7 @@ impl Folds {
         for (_, node) in graph.nodes() {
             finder.operand(node, &mut folds);
             folds.done.extend(finder.turned_filters(node));
+            finder.functions(node, &mut folds);
         }
         folds
     }
@@ -140,6 +143,32 @@ impl Finder<'_> {
                 folds.before.insert(self.graph.node(reader).outputs[0], bounds);
             }
             folds.done.extend([between, x]);
+        }
+    }
+
+    /// Functions of what an operation of two operands of one shape alone reads.
+    fn functions(&self, node: &Node, folds: &mut Folds) {
+        let (Op::Binary { f }, &[a, b], &[out]) = (&node.op, &node.inputs[..], &node.outputs[..]) else {
+            return;
+        };
+        let of = |v: ValueId| {
+            let (_, maker) = self.graph.producer(v)?;
+            let Op::Unary { f } = &maker.op else { return None };
+            let is_ours = in_place(self.graph, maker).is_some() && self.reader(v).is_some() && !folds.done.contains(&v);
+            is_ours.then(|| kernel_names::unary(*f)).flatten()
+        };
+        let alike = |v: ValueId| {
+            let (of, out) = (self.graph.ty(v), self.graph.ty(out));
+            of.shape == out.shape && held_type(of.dtype) == DType::F32
+        };
+        if a == b || kernel_names::binary(*f).is_none() || ![a, b].into_iter().all(alike) {
+            return;
+        }
+        let functions = [of(a), of(b)];
+        if functions != [None; 2] {
+            let both = [a, b].into_iter().zip(functions);
+            folds.done.extend(both.filter_map(|(v, f)| f.map(|_| v)));
+            folds.operands.insert(out, functions);
         }
     }
 

@@ -417,10 +417,6 @@ impl<L: Level> Simd for Arm<L> {
         load_bytes(x)
     }
     #[inline(always)]
-    fn dot_start(self, _sum: i32) -> I {
-        self.splat_i(0)
-    }
-    #[inline(always)]
     fn dot(self, acc: I, q: Bytes, x: i32) -> I {
         let x = intrinsics!(vreinterpretq_s8_s32(vdupq_n_s32(x)));
         [

@@ -451,10 +451,6 @@ impl Simd for Simd128 {
         [part(0), part(1), part(2), part(3)]
     }
     #[inline(always)]
-    fn dot_start(self, _sum: i32) -> F {
-        self.splat_i(0)
-    }
-    #[inline(always)]
     fn dot(self, acc: F, q: Words, x: i32) -> F {
         let [even, odd] = words(i32x4_splat(x));
         let mut sums = acc;

@@ -148,6 +148,7 @@ impl<L: Level> Simd for Ymm<L> {
     type Bytes = [__m256i; 2];
 
     const TILE_ROWS: usize = 4;
+    const DOT_OFFSET: i32 = L::OFFSET as i32;
 
     #[inline(always)]
     fn vectorize<O: Op>(self, op: O) -> O::Output {
@@ -414,10 +415,6 @@ impl<L: Level> Simd for Ymm<L> {
         let values = self.load_bytes(x);
         let offset = intrinsics!([_mm256_set1_epi8(L::OFFSET); 2]);
         L::quads(self, halves!(_mm256_xor_si256(values, offset)))
-    }
-    #[inline(always)]
-    fn dot_start(self, sum: i32) -> Self::I {
-        self.splat_i(i32::from(L::OFFSET) * sum)
     }
     #[inline(always)]
     fn dot(self, acc: Self::I, q: L::Quads, x: i32) -> Self::I {

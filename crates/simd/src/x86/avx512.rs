@@ -122,6 +122,7 @@ impl Simd for Avx512 {
     type Bytes = __m512i;
 
     const TILE_ROWS: usize = 8;
+    const DOT_OFFSET: i32 = i8::MIN as i32;
 
     #[inline(always)]
     fn vectorize<O: Op>(self, op: O) -> O::Output {
@@ -337,10 +338,6 @@ impl Simd for Avx512 {
             _mm512_loadu_si512(x.as_ptr().cast()),
             _mm512_set1_epi8(i8::MIN)
         ))
-    }
-    #[inline(always)]
-    fn dot_start(self, sum: i32) -> __m512i {
-        self.splat_i(-128 * sum)
     }
     #[inline(always)]
     fn dot(self, acc: __m512i, q: __m512i, x: i32) -> __m512i {

@@ -10,7 +10,7 @@ use super::tiles::BlockTiles;
 use crate::dense::conv::Window;
 use crate::elementwise::{UnaryOp, unary_piece};
 use crate::exec::{Exec, Kernels, SharedMut};
-use crate::parts::{part_count, part_range};
+use crate::parts::{part_count, part_range, place_and_filter};
 use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
@@ -103,6 +103,14 @@ impl BlockConv {
     /// Whether channels are too few for a block of them, so that planes are read as they are.
     fn reads_planes(&self) -> bool {
         self.channels < BLOCK_ROWS
+    }
+
+    /// How many threads have places of their own: all where there are more inputs than weights, otherwise they share filters.
+    fn shares(&self, width: usize) -> usize {
+        match self.w.places() >= self.filters * self.w.taps() {
+            true => width.max(1),
+            false => 1,
+        }
     }
 
     /// What windows reach along an axis.
@@ -231,26 +239,26 @@ impl Exec<'_> {
         let Layout { size, lanes, .. } = c.layout();
         let (from, to) = (c.w.places() * lanes, size[0] * size[1] * lanes);
         let planes = framed.len() / to;
-        let parts = part_count(self.step.width(), planes, to / 16);
+        let units = planes * size[0];
+        let width = self.step.width();
+        let parts = part_count(width, units, (size[1] * lanes).div_ceil(16));
         let framed = SharedMut::new(framed);
         self.step.run(parts, &|part| {
-            for plane in part_range(planes, parts, part) {
-                // SAFETY: planes are disjoint.
-                let to = unsafe { framed.piece(plane * to..(plane + 1) * to) };
-                let x = &x[plane * from..(plane + 1) * from];
-                let [before, left] = [c.w.before[1], c.w.before[2] * lanes];
-                for (y, row) in to.chunks_exact_mut(size[1] * lanes).enumerate() {
-                    let Some(from) = y.checked_sub(before).filter(|y| *y < c.w.size[1]) else {
-                        row.fill(0.0);
-                        continue;
-                    };
-                    let x = &x[from * c.w.size[2] * lanes..][..c.w.size[2] * lanes];
-                    let left = left.min(row.len());
-                    let count = x.len().min(row.len() - left);
-                    row[..left].fill(0.0);
-                    row[left..left + count].copy_from_slice(&x[..count]);
-                    row[left + count..].fill(0.0);
-                }
+            for unit in part_range(units, parts, part) {
+                let (y, plane) = place_and_filter(unit, size[0], planes, width);
+                let first = plane * to + y * size[1] * lanes;
+                // SAFETY: rows are disjoint.
+                let row = unsafe { framed.piece(first..first + size[1] * lanes) };
+                let Some(y) = y.checked_sub(c.w.before[1]).filter(|y| *y < c.w.size[1]) else {
+                    row.fill(0.0);
+                    continue;
+                };
+                let x = &x[plane * from + y * c.w.size[2] * lanes..][..c.w.size[2] * lanes];
+                let left = (c.w.before[2] * lanes).min(row.len());
+                let count = x.len().min(row.len() - left);
+                row[..left].fill(0.0);
+                row[left..left + count].copy_from_slice(&x[..count]);
+                row[left + count..].fill(0.0);
             }
         });
     }
@@ -308,7 +316,8 @@ impl Exec<'_> {
         };
         let groups = groups(c.filters.div_ceil(BLOCK_ROWS));
         let width = self.step.width();
-        let strips = strips(windows, c.channels, groups.len(), width);
+        let shares = c.shares(width);
+        let strips = strips(windows, c.channels, groups.len(), [width, shares]);
         let items = groups.len() * strips;
         let parts = part_count(width, items, (windows / strips).max(1) * k * GROUP / 6).min(width);
         let panel = c.panel();
@@ -317,8 +326,8 @@ impl Exec<'_> {
             // SAFETY: parts have disjoint memory.
             let panel = unsafe { scratch.piece(part * panel..(part + 1) * panel) };
             for item in part_range(items, parts, part) {
-                let blocks = groups[item / strips].clone();
-                let windows = part_range(windows, strips, item % strips);
+                let (strip, group) = place_and_filter(item, strips, groups.len(), shares);
+                let (blocks, windows) = (groups[group].clone(), part_range(windows, strips, strip));
                 Self::multiply_block_strip(
                     kernels,
                     &Strip {
@@ -438,13 +447,16 @@ struct Strip<'a> {
     out: &'a SharedMut<'a, f32>,
 }
 
-/// Into how many strips windows are cut: what they read stays in the cache, and threads have equally many if possible.
-fn strips(windows: usize, channels: usize, groups: usize, width: usize) -> usize {
+/// Into how many strips windows are cut: what they read stays in the cache, and threads have equally many if possible, of their own where there are `shares`.
+fn strips(windows: usize, channels: usize, groups: usize, [width, shares]: [usize; 2]) -> usize {
     let fitting = (STRIP_ELEMS / channels.max(1)).max(LEAST_STRIP);
     let least = windows.div_ceil(fitting);
     let most = (windows / (LEAST_STRIP / 2)).max(least);
-    let even =
-        (least..=most).find(|strips| (groups * strips).is_multiple_of(width.max(1)) || groups * strips >= 8 * width);
+    let is_even = |strips: usize, items: usize| {
+        let equal = strips.is_multiple_of(shares) && items.is_multiple_of(width.max(1));
+        equal || items >= 8 * width
+    };
+    let even = (least..=most).find(|&strips| is_even(strips, groups * strips));
     even.unwrap_or(least)
 }
 

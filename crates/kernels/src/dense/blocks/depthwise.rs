@@ -9,7 +9,7 @@ use crate::dense::conv::Window;
 use crate::dense::depthwise_channels::add_taps;
 use crate::elementwise::{UnaryOp, unary_piece};
 use crate::exec::{Exec, SharedMut};
-use crate::parts::{part_count, part_range};
+use crate::parts::{part_count, part_range, place_and_filter};
 use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
@@ -119,7 +119,7 @@ impl Exec<'_> {
             let (lines, weights) = (lines.as_chunks_mut().0, weights.as_chunks_mut().0);
             let mut weights_of = usize::MAX;
             for item in part_range(items, parts, part) {
-                let (block, at) = (item / own.count, item % own.count);
+                let (at, block) = place_and_filter(item, own.count, blocks, parts);
                 if weights_of != block {
                     weights_of = block;
                     let first = block * BLOCK_ROWS * taps;
@@ -246,7 +246,7 @@ impl Op for SumTaps<'_> {
 
 /// Taps of a window that begins at `start` that are inside, along an axis.
 #[inline(always)]
-fn inside(start: usize, before: usize, size: usize, taps: usize, apart: usize) -> Range<usize> {
+pub(super) fn inside(start: usize, before: usize, size: usize, taps: usize, apart: usize) -> Range<usize> {
     let first = before.saturating_sub(start).div_ceil(apart).min(taps);
     let end = size
         .saturating_add(before)

@@ -4,6 +4,8 @@
 //! plane or the stride of a window is, filters lie in the lanes of a product, and channels in those of everything else. Lanes behind the last channel hold
 //! anything, and nothing reads them.
 //!
+//! Threads share places and not channels, wherever there are more inputs than weights: what a thread has made is then mostly what it reads next.
+//!
 //! [`Exec::to_blocks`] and [`Exec::from_blocks`] go from planes and back, [`Exec::rows_to_blocks`] and [`Exec::blocks_to_rows`] from rows of channels, [`Exec::conv_blocks`] multiplies (`conv`, or `tiles` for three by three
 //! taps), [`Exec::depthwise_blocks`] has taps for each channel alone.
 
@@ -21,7 +23,7 @@ pub use transpose::BlockTranspose;
 
 use super::turn::{Places, Planes, Turn};
 use crate::exec::{Exec, SharedMut};
-use crate::parts::{part_count, part_range};
+use crate::parts::{part_count, part_range, place_and_filter};
 use cactus_quant::BLOCK_ROWS;
 use std::ops::Range;
 
@@ -68,15 +70,18 @@ impl Exec<'_> {
     /// Calls `f` with pieces that are all places of all blocks, some on each thread; a place takes `cost_ns`.
     fn for_pieces(&self, channels: usize, places: usize, cost_ns: usize, f: &(dyn Fn(Piece) + Sync)) {
         let pieces = places.div_ceil(PIECE);
-        let units = channels.div_ceil(BLOCK_ROWS) * pieces;
-        let parts = part_count(self.step.width(), units, PIECE.min(places) * cost_ns);
+        let blocks = channels.div_ceil(BLOCK_ROWS);
+        let units = blocks * pieces;
+        let width = self.step.width();
+        let parts = part_count(width, units, PIECE.min(places) * cost_ns);
         self.step.run(parts, &|part| {
             for unit in part_range(units, parts, part) {
-                let first = unit % pieces * PIECE;
+                let (piece, block) = place_and_filter(unit, pieces, blocks, width);
+                let own = part_range(places, pieces, piece);
                 f(Piece {
-                    block: unit / pieces,
-                    first,
-                    count: PIECE.min(places - first),
+                    block,
+                    first: own.start,
+                    count: own.len(),
                 });
             }
         });

@@ -1,12 +1,17 @@
 //! What is done with every place of a block: pools, means of planes, and a factor or a summand for each channel.
 
+use super::depthwise::inside;
 use crate::dense::conv::Window;
 use crate::dense::reduce::ReduceOp;
-use crate::elementwise::BinaryOp;
+use crate::elementwise::{BinaryOp, UnaryOp, unary_into, unary_piece, zip_cost, zip_piece};
 use crate::exec::{Exec, SharedMut};
-use crate::parts::{part_count, part_range};
+use crate::parts::{part_count, part_range, place_and_filter};
 use cactus_quant::BLOCK_ROWS;
 use cactus_simd::{Op, Simd};
+use std::ops::Range;
+
+/// Windows of a pool that are computed together.
+const WINDOWS: usize = 4;
 
 impl Exec<'_> {
     /// As [`Exec::pool`] over two axes of `x` in blocks.
@@ -26,13 +31,15 @@ impl Exec<'_> {
         assert_eq!(out.len(), blocks * to, "pool_blocks: elements of the output");
         let row = w.out[2] * BLOCK_ROWS;
         let units = blocks * w.out[1];
-        let parts = part_count(self.step.width(), units, w.out[2] * w.taps());
+        let width = self.step.width();
+        let parts = part_count(width, units, w.out[2] * w.taps());
         let (kernels, out) = (self.kernels, SharedMut::new(out));
         self.step.run(parts, &|part| {
             for unit in part_range(units, parts, part) {
-                let (block, y) = (unit / w.out[1], unit % w.out[1]);
+                let (y, block) = place_and_filter(unit, w.out[1], blocks, width);
+                let first = block * to + y * row;
                 // SAFETY: units have disjoint rows.
-                let out = unsafe { out.piece(unit * row..(unit + 1) * row) };
+                let out = unsafe { out.piece(first..first + row) };
                 kernels.run(PoolRow {
                     op,
                     w,
@@ -74,6 +81,64 @@ impl Exec<'_> {
         });
     }
 
+    /// `out = op(x)`, both in blocks, or `op(out)` without `x`, with the bits of [`Exec::unary`].
+    ///
+    /// # Panics
+    /// When a length does not fit: a programming error.
+    pub fn unary_blocks(&self, op: UnaryOp, x: Option<&[f32]>, places: usize, out: &mut [f32]) {
+        assert!(x.is_none_or(|x| x.len() == out.len()), "unary_blocks: lengths");
+        let channels = channels_of(out.len(), places);
+        let (kernels, out) = (self.kernels, SharedMut::new(out));
+        self.for_pieces(channels, places, op.cost() * 2, &|piece| {
+            let own = piece.elems(places);
+            // SAFETY: pieces are disjoint.
+            let out = unsafe { out.piece(own.clone()) };
+            match x {
+                Some(x) => unary_into(kernels, op, &x[own], out),
+                None => unary_piece(kernels, op, out),
+            }
+        });
+    }
+
+    /// Copies blocks.
+    ///
+    /// # Panics
+    /// When a length does not fit: a programming error.
+    pub fn copy_blocks(&self, x: &[f32], places: usize, out: &mut [f32]) {
+        assert_eq!(x.len(), out.len(), "copy_blocks: elements of the output");
+        let channels = channels_of(out.len(), places);
+        let out = SharedMut::new(out);
+        self.for_pieces(channels, places, 2, &|piece| {
+            let own = piece.elems(places);
+            // SAFETY: pieces are disjoint.
+            unsafe { out.piece(own.clone()) }.copy_from_slice(&x[own]);
+        });
+    }
+
+    /// As [`Exec::zip`] of what is in blocks.
+    ///
+    /// # Panics
+    /// When a length does not fit: a programming error.
+    pub fn zip_blocks(
+        &self,
+        op: BinaryOp,
+        functions: [Option<UnaryOp>; 2],
+        a: &[f32],
+        b: &[f32],
+        places: usize,
+        out: &mut [f32],
+    ) {
+        assert!(a.len() == out.len() && b.len() == out.len(), "zip_blocks: lengths");
+        let channels = channels_of(out.len(), places);
+        let (kernels, out) = (self.kernels, SharedMut::new(out));
+        self.for_pieces(channels, places, zip_cost(functions) * 2, &|piece| {
+            let own = piece.elems(places);
+            // SAFETY: pieces are disjoint.
+            let out = unsafe { out.piece(own.clone()) };
+            zip_piece(kernels, op, functions, &a[own.clone()], &b[own], out);
+        });
+    }
+
     /// `out = op(x, each)` or, where `is_first`, `op(each, x)`: `x` and `out` in blocks, `each` one number for every channel.
     ///
     /// # Panics
@@ -103,6 +168,16 @@ impl Exec<'_> {
     }
 }
 
+/// Channels of blocks with so many elements.
+fn channels_of(elems: usize, places: usize) -> usize {
+    let line = (places * BLOCK_ROWS).max(1);
+    assert!(
+        elems.is_multiple_of(line),
+        "{elems} elements in blocks of {places} places"
+    );
+    elems / line * BLOCK_ROWS
+}
+
 /// A row of windows.
 struct PoolRow<'a> {
     op: ReduceOp,
@@ -117,32 +192,74 @@ impl Op for PoolRow<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn eval<S: Simd>(self, s: S) {
-        let w = self.w;
-        for (x, out) in self.out.iter_mut().enumerate() {
-            let mut best = match self.op {
-                ReduceOp::Max => s.splat(f32::NEG_INFINITY),
-                _ => s.zero(),
+    fn eval<S: Simd>(mut self, s: S) {
+        let (w, columns) = (self.w, self.out.len());
+        let top = self.y * w.stride[1];
+        let rows = inside(top, w.before[1], w.size[1], w.kernel[1], w.dilation[1]);
+        // Windows all of whose taps along the row are inside.
+        let reach = w.kernel[2].saturating_sub(1).saturating_mul(w.dilation[2]);
+        let from = w.before[2].div_ceil(w.stride[2]).min(columns);
+        let to = w.size[2]
+            .saturating_add(w.before[2])
+            .saturating_sub(reach)
+            .div_ceil(w.stride[2])
+            .clamp(from, columns);
+        let mut column = 0;
+        while column < columns {
+            let left = column * w.stride[2];
+            let is_inside = (from..to).contains(&column);
+            column += match is_inside && column + WINDOWS <= to {
+                true => self.windows::<S, WINDOWS>(s, column, &rows, &(0..w.kernel[2])),
+                false => {
+                    let taps = inside(left, w.before[2], w.size[2], w.kernel[2], w.dilation[2]);
+                    self.windows::<S, 1>(s, column, &rows, &taps)
+                }
             };
-            let mut inside = 0;
-            for ky in 0..w.kernel[1] {
-                let Some(from_y) = w.at(1, self.y, ky) else { continue };
-                for kx in 0..w.kernel[2] {
-                    let Some(from_x) = w.at(2, x, kx) else { continue };
-                    let v = s.load(&self.x[from_y * w.size[2] + from_x]);
-                    inside += 1;
-                    best = match self.op {
-                        // What is no number stays.
-                        ReduceOp::Max => s.select(s.eq(best, best), s.max(best, v), best),
-                        _ => s.add(best, v),
-                    };
+        }
+    }
+}
+
+impl PoolRow<'_> {
+    /// `N` windows from `column` on, which have these taps inside; returns `N`.
+    #[inline(always)]
+    fn windows<S: Simd, const N: usize>(
+        &mut self,
+        s: S,
+        column: usize,
+        rows: &Range<usize>,
+        taps: &Range<usize>,
+    ) -> usize {
+        let (w, step) = (self.w, self.w.stride[2]);
+        let is_max = self.op == ReduceOp::Max;
+        // What is no number stays: it is kept apart, so that nobody waits for it.
+        let mut made = [s.splat(if is_max { f32::NEG_INFINITY } else { 0.0 }); N];
+        let mut odd = [s.zero(); N];
+        for ky in rows.clone() {
+            let y = self.y * w.stride[1] + ky * w.dilation[1] - w.before[1];
+            let row = &self.x[y * w.size[2]..(y + 1) * w.size[2]];
+            for kx in taps.clone() {
+                let first = column * step + kx * w.dilation[2] - w.before[2];
+                let lines = &row[first..=first + (N - 1) * step];
+                for n in 0..N {
+                    let v = s.load(&lines[n * step]);
+                    if is_max {
+                        made[n] = s.max(v, made[n]);
+                        odd[n] = s.select(s.eq(v, v), odd[n], v);
+                    } else {
+                        made[n] = s.add(made[n], v);
+                    }
                 }
             }
-            if self.op == ReduceOp::Mean {
-                best = s.div(best, s.splat(self.divisor.unwrap_or(inside) as f32));
-            }
-            s.store(best, out);
         }
+        let count = self.divisor.unwrap_or(rows.len() * taps.len()) as f32;
+        for (n, out) in self.out[column..column + N].iter_mut().enumerate() {
+            let result = match is_max {
+                true => s.select(s.eq(odd[n], odd[n]), made[n], odd[n]),
+                false => s.div(made[n], s.splat(count)),
+            };
+            s.store(result, out);
+        }
+        N
     }
 }
 

@@ -6,11 +6,11 @@ use cactus_ir::{Node, Op, ReduceFn, ValueId};
 use cactus_kernels::dense::{
     self, BlockConv, BlockEpilogue, BlockTranspose, Filters, Form, ReduceOp, Source, block_elems,
 };
-use cactus_quant::{BLOCK_ROWS, Packing};
+use cactus_quant::Packing;
 
 impl Run<'_> {
     /// Samples, channels and places of a value.
-    fn planes(&self, v: ValueId) -> [usize; 3] {
+    pub(super) fn planes(&self, v: ValueId) -> [usize; 3] {
         let shape = self.shape(v);
         [shape[0], shape[1], shape[2..].iter().product()]
     }
@@ -166,9 +166,18 @@ impl Run<'_> {
                     return Err(Error::Argument(format!("there is no kernel for {f:?}")));
                 };
                 let [a, b] = [node.inputs[0], node.inputs[1]];
-                if blocks.contains(a) && (blocks.contains(b) || ops.f32(b)?.len() == 1) {
-                    self.exec.binary(op, ops.f32(a)?, ops.f32(b)?, out);
-                    return Ok(());
+                match (blocks.contains(a), blocks.contains(b)) {
+                    (true, true) => {
+                        let functions = self.functions(made);
+                        self.exec
+                            .zip_blocks(op, functions, ops.f32(a)?, ops.f32(b)?, places, out);
+                        return Ok(());
+                    }
+                    (true, false) if ops.f32(b)?.len() == 1 => {
+                        self.exec.binary(op, ops.f32(a)?, ops.f32(b)?, out);
+                        return Ok(());
+                    }
+                    _ => {}
                 }
                 let is_first = blocks.contains(b);
                 let (whole, each) = if is_first { (b, a) } else { (a, b) };
@@ -185,9 +194,8 @@ impl Run<'_> {
                     for &v in &node.inputs {
                         let size = self.sample(v);
                         let (to, behind) = std::mem::take(&mut rest).split_at_mut(size);
-                        let lines = [size / BLOCK_ROWS, BLOCK_ROWS];
-                        self.exec
-                            .copy_strided(ops.f32(v)?, sample * size, &lines, &[BLOCK_ROWS, 1], to);
+                        let x = &ops.f32(v)?[sample * size..(sample + 1) * size];
+                        self.exec.copy_blocks(x, self.planes(made)[2], to);
                         rest = behind;
                     }
                 }
