@@ -384,7 +384,7 @@ impl Exec<'_> {
     /// Cuts `out` into pieces of whole `unit`s and calls `f(first element, piece)`, on the step's threads when the work,
     /// about `cost` nanoseconds per 8 elements, is worth it.
     fn pieces(&self, out: &mut [f32], unit: usize, cost: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-        /// Elements that are no less work than can be counted in nanoseconds, and whole lines of a cache.
+        /// Fewest elements of a unit: enough work to count in nanoseconds.
         const LEAST: usize = 256;
         let len = out.len();
         let unit = unit.saturating_mul(LEAST.div_ceil(unit));

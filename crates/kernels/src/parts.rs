@@ -21,7 +21,7 @@ pub(crate) fn part_count(width: usize, units: usize, unit_cost: usize) -> usize 
 /// one has made it reads again; each goes through its places for one filter after another.
 pub(crate) fn place_and_filter(item: usize, places: usize, filters: usize, shares: usize) -> (usize, usize) {
     let own = |share| part_range(places, shares, share);
-    // What has no places begins where the next one does.
+    // Shares without places are the last ones and begin behind the last item.
     let share = (0..shares)
         .rfind(|&share| own(share).start * filters <= item)
         .unwrap_or(0);

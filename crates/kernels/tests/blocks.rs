@@ -229,6 +229,11 @@ fn places_match_those_of_planes() {
         let mut random = Random::new(windows as u64);
         let mut x = random.floats(channels * places, 1.0);
         x[places / 2] = f32::NAN;
+        x[places / 2 + usize::from(places > 1)] = f32::from_bits(0xffc0_0123);
+        // The largest of a channel are zeros of both signs.
+        for (i, v) in x[places..2 * places].iter_mut().enumerate() {
+            *v = if i % 3 == 0 { -0.0 } else { (i % 2) as f32 * -v.abs() };
+        }
         let each = random.floats(channels, 1.0);
         let blocks = in_blocks(&x, places);
         for (op, divisor) in [(ReduceOp::Max, None), (ReduceOp::Mean, None), (ReduceOp::Mean, Some(7))] {

@@ -107,6 +107,33 @@ fn linear_rows_in_any_grouping_give_equal_bits() {
     assert_any_grouping_gives_equal_bits(&MATRIX_PACKINGS, 96);
 }
 
+/// With so many rows threads have rows of their own, unless there are many weights.
+#[test]
+fn linear_of_many_rows_gives_equal_bits_for_any_number_of_threads() {
+    for (n, k, rows) in [(70, 96, 128), (33, 64, 203)] {
+        let packed = pack(Packing::Int8G32, n, k, &noise(n * k, 3)).unwrap();
+        let x = noise(rows * k, 4);
+        let product = |kernels, threads| {
+            let pool = Pool::new(threads);
+            let step = pool.step(threads);
+            let exec = Exec { kernels, step: &step };
+            let mut memory = vec![0u32; QuantizedRows::bytes(rows, k).unwrap() / 4];
+            let memory = bytemuck::cast_slice_mut(&mut memory);
+            let mut out = vec![f32::NAN; rows * n];
+            let x = exec.activations(Packing::Int8G32, &x, [rows, k], None, memory);
+            exec.linear(&packed.view(), x, rows, Epilogue::default(), &mut out);
+            out.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+        };
+        let first = product(Kernels::detect().unwrap(), 1);
+        for kernels in Kernels::available() {
+            for threads in [2, 3] {
+                let found = product(kernels, threads);
+                assert!(found == first, "{n} {k} {rows}, {}, {threads} threads", kernels.tier());
+            }
+        }
+    }
+}
+
 #[test]
 fn linear_is_close_to_f64() {
     let (n, k, rows) = (33, 576, 5);

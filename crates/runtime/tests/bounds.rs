@@ -3,12 +3,13 @@
 mod support;
 
 use cactus_base::Pool;
-use cactus_bundle::Bundle;
+use cactus_bundle::{About, Bundle, BundleWriter, Provenance};
 use cactus_import::{ConvertOptions, convert};
-use cactus_ir::{BinaryFn, Graph, Op, ValueId};
+use cactus_ir::{BinaryFn, Dim, Graph, GraphBuilder, Literal, Op, TensorType, UnaryFn, ValueId};
 use cactus_passes::{Bits, Policy};
+use cactus_quant::{Packing, pack};
 use cactus_runtime::Function;
-use cactus_tensor::Tensor;
+use cactus_tensor::{DType, Tensor};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,4 +79,42 @@ fn bounds_have_the_same_bits_in_products_and_alone() {
         assert!(alone == folded, "{bits} bits");
         assert!(folded.iter().any(|&x| f32::from_bits(x) != 0.0));
     }
+}
+
+#[test]
+fn function_before_bounds_that_a_product_keeps_is_computed() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = BTreeMap::from([("x".to_owned(), Tensor::from_f32([1, 1], vec![0.1]).unwrap())]);
+    let [within, alone] = [false, true].map(|all| {
+        let mut b = GraphBuilder::new("g");
+        // With one input numbers have the shape of what they bound.
+        let x = b.input("x", TensorType::new(DType::F32, [1, 1].map(Dim::known)));
+        let [least, most] = [-0.4, 0.3].map(|v| b.literal(&[1, 1], Literal::F32(vec![v])).unwrap());
+        let doubled = b.op(Op::Binary { f: BinaryFn::Add }, &[x, x]).unwrap();
+        let made = b.unary(UnaryFn::Exp, doubled).unwrap();
+        let larger = b.op(Op::Binary { f: BinaryFn::Max }, &[made, least]).unwrap();
+        let kept = b.op(Op::Binary { f: BinaryFn::Min }, &[larger, most]).unwrap();
+        let weight = b.weight("weight", &[20, 1]);
+        let y = b.op(Op::Linear, &[kept, weight]).unwrap();
+        b.output("y", y);
+        if all {
+            b.output("kept", kept);
+        }
+        let graph = b.finish().unwrap();
+        let mut writer = BundleWriter::create(&folder.path().join(all.to_string()), false).unwrap();
+        let weights: Vec<f32> = (0..20).map(|i| i as f32 - 9.5).collect();
+        let packed = pack(Packing::Int8G32, 20, 1, &weights).unwrap();
+        writer
+            .add_weight("weight", &[20, 1], Packing::Int8G32, packed.scales(), packed.data())
+            .unwrap();
+        let bindings = BTreeMap::from([("weight".to_owned(), "weight".to_owned())]);
+        writer.add_component("model", &graph, &graph, &bindings).unwrap();
+        let bundle = writer.finish(About::default(), &Provenance::default()).unwrap();
+        let function = Function::new(Arc::new(Bundle::open(&bundle).unwrap()), "model", None).unwrap();
+        let outputs = function.run(&Pool::new(1), 1, &inputs).unwrap();
+        outputs[0].1.as_f32().unwrap().to_vec()
+    });
+    assert_eq!(within, alone);
+    // exp(0.4) is above what is kept.
+    assert!((within[0] + 9.5 * 0.3).abs() < 0.05, "{within:?}");
 }

@@ -36,7 +36,7 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     /// How many output rows a register tile of a kernel should have at most: 8 with 32 registers of 16 lanes, fewer
     /// where a logical vector takes several registers.
     const TILE_ROWS: usize;
-    /// What each byte is multiplied with in the first accumulator of a chain of [`Simd::dot`], see [`Simd::dot_start`].
+    /// What the sum of the bytes is multiplied with to give the first accumulator of a chain, see [`Simd::dot_start`].
     const DOT_OFFSET: i32 = 0;
 
     /// Runs `op` inside of a function that carries this tier's features.

@@ -145,7 +145,11 @@ impl DenseAttention {
         let heads = self.batch * self.kv_heads;
         let even = heads.is_multiple_of(width) || heads >= 4 * width;
         let cut = if even { 1 } else { width.min(self.queries) };
-        (cut, (heads * cut).min(2 * width))
+        let tasks = heads * cut;
+        // Two parts for each thread, so that one takes over from another; one each, where only that gives all equally many of few tasks.
+        let is_equal = tasks.is_multiple_of(width) && !tasks.is_multiple_of(2 * width);
+        let each = if is_equal && tasks < 8 * width { 1 } else { 2 };
+        (cut, tasks.min(each * width))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -37,7 +37,8 @@ impl Window {
     }
 
     pub(super) fn taps(&self) -> usize {
-        self.kernel.iter().product()
+        // A file may say anything of a pool: as many as there are numbers where they are more.
+        self.kernel.iter().fold(1, |n: usize, &taps| n.saturating_mul(taps))
     }
 
     /// Indices of tap `tap`, and of window `window`.
@@ -333,7 +334,7 @@ impl Exec<'_> {
         }
         let planes = x.len() / plane;
         assert_eq!(out.len(), planes * windows, "pool: elements of the output");
-        let parts = part_count(self.step.width(), planes, windows * taps);
+        let parts = part_count(self.step.width(), planes, windows.saturating_mul(taps));
         let out = SharedMut::new(out);
         self.step.run(parts, &|part| {
             for p in part_range(planes, parts, part) {

@@ -21,8 +21,10 @@ use cactus_quant::{BLOCK_ROWS, PackedView};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
 
+/// Windows of the largest tile.
+const TILE: usize = 6;
 /// Windows whose sums wait while the next weights are multiplied.
-const WINDOWS: usize = 96;
+const WINDOWS: usize = 16 * TILE;
 /// Places of a line that a thread quantizes at a time.
 const PIECE: usize = 512;
 /// Bytes of the weights that are multiplied at a time, at least one run of a tap: a part of an L1 cache.
@@ -184,19 +186,21 @@ impl Exec<'_> {
             out: SharedMut::new(out),
         };
         let groups = groups(weight.layout().blocks());
-        let strips = w.outputs().div_ceil(WINDOWS);
         // A core multiplies some hundred bytes in a nanosecond.
         let cost_ns = (WINDOWS.min(w.outputs()) * GROUP * BLOCK_ROWS / 128).saturating_mul(weight.k());
         let width = self.step.width();
-        let parts = part_count(width, groups.len() * strips, cost_ns);
-        // Where there are more inputs than weights, threads have places of their own, and share filters otherwise.
+        // Where there are more places, framed, than weights of a channel, threads have places of their own, and share filters otherwise.
         let shares = if places >= weight.n() * w.taps() { width } else { 1 };
+        // Whole tiles, and as many strips for each thread.
+        let tiles = w.outputs().div_ceil(TILE);
+        let strips = tiles.div_ceil(WINDOWS / TILE).next_multiple_of(shares).min(tiles);
+        let parts = part_count(width, groups.len() * strips, cost_ns);
         let kernels = self.kernels;
         self.step.run(parts, &|part| {
             for item in part_range(groups.len() * strips, parts, part) {
                 let (strip, group) = place_and_filter(item, strips, groups.len(), shares);
-                let first = strip * WINDOWS;
-                let windows = first..w.outputs().min(first + WINDOWS);
+                let own = part_range(tiles, strips, strip);
+                let windows = own.start * TILE..w.outputs().min(own.end * TILE);
                 // Items are disjoint.
                 sample.strip(kernels, groups[group].clone(), windows);
             }
@@ -419,7 +423,7 @@ impl Multiply<'_> {
             // SAFETY: this function's contract.
             window += unsafe {
                 match self.starts.len() - window {
-                    6.. if S::TILE_ROWS >= 8 => self.tile::<S, 6, B>(s, window, block),
+                    TILE.. if S::TILE_ROWS >= 8 => self.tile::<S, TILE, B>(s, window, block),
                     4.. => self.tile::<S, 4, B>(s, window, block),
                     2.. => self.tile::<S, 2, B>(s, window, block),
                     _ => self.tile::<S, 1, B>(s, window, block),
@@ -491,17 +495,20 @@ impl Multiply<'_> {
                 }
                 s.dot_fours(&mut dots, quads, [x]);
             }
+            let mut scales = [s.zero(); R];
+            for r in 0..R {
+                // SAFETY: as above.
+                scales[r] = s.splat(unsafe { (*marks[r].add(mark)).scale });
+            }
             for b in 0..B {
                 // SAFETY: the sums of these windows and blocks are ours, and one piece of them is there at a time.
                 let waiting = unsafe { self.piece::<R>(block + b, window) };
                 for r in 0..R {
-                    // SAFETY: as above.
-                    let scale = s.splat(unsafe { (*marks[r].add(mark)).scale });
                     let mut before = sums[r][b];
                     if !held && !none {
                         before = s.load(&waiting[r]);
                     }
-                    let sum = s.fma(s.to_float(dots[0][r][b]), scale, before);
+                    let sum = s.fma(s.to_float(dots[0][r][b]), scales[r], before);
                     if held {
                         sums[r][b] = sum;
                     } else {

@@ -1,7 +1,7 @@
 //! Places as bytes: those of a place lie side by side, channel after channel in chunks of sixteen, and have one scale.
 //!
 //! The scale is `max|x| / 127` over all channels of the place; bytes are `x · (127 / max|x|)`, rounded to nearest, ties to even. A place below
-//! [`MIN_MAGNITUDE`] is zeros with the scale 0. One that has something that is not finite is zeros with the scale NaN, which all become that are made of it.
+//! [`MIN_MAGNITUDE`] is zeros with the scale 0. One that has something that is not finite is zeros with the scale NaN, and NaN is what everything made of it becomes.
 
 use super::conv_integers::{Form, LINES, Places, packed};
 use crate::matmul::MIN_MAGNITUDE;

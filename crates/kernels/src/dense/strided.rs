@@ -206,21 +206,30 @@ impl Exec<'_> {
         strides: &[usize],
         out: &mut [T],
     ) {
-        // The outermost axis is what threads divide.
-        let (Some((&n, inner)), Some(&step)) = (shape.split_first(), strides.first()) else {
-            return copy_strided(x, start, shape, strides, out);
+        assert_eq!(
+            out.len(),
+            shape.iter().product::<usize>(),
+            "copy_strided: elements of the output"
+        );
+        if out.is_empty() {
+            return;
+        }
+        // The outermost axis of more than one element is what threads divide.
+        let (shape, [steps]) = collapsed(shape, [strides]);
+        let (n, each) = (shape[0], out.len() / shape[0]);
+        let cost_ns = match steps.last() {
+            Some(0 | 1) => out.len() / 8 + 4 * lines_of(&shape),
+            _ => out.len(),
         };
-        let each: usize = inner.iter().product();
-        assert_eq!(out.len(), n * each, "copy_strided: elements of the output");
-        let parts = part_count(self.step.width(), n, each);
+        let parts = part_count(self.step.width(), cost_ns, 1).clamp(1, n);
         let out = SharedMut::new(out);
         self.step.run(parts, &|part| {
             let rows = part_range(n, parts, part);
             // SAFETY: the rows of different parts are disjoint.
             let out = unsafe { out.piece(rows.start * each..rows.end * each) };
-            let mut shape = Dims::from_slice(shape);
+            let mut shape = shape.clone();
             shape[0] = rows.len();
-            copy_strided(x, start + rows.start * step, &shape, strides, out);
+            copy_strided(x, start + rows.start * steps[0], &shape, &steps, out);
         });
     }
 

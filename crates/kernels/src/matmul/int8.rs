@@ -5,8 +5,9 @@
 
 use super::rows::{Cell, QuantizedRows};
 use super::tile::{Tile, begin, end, store, walk};
-use super::{GEMV_ROWS, TILE_ROWS, Target, ahead_of_bytes, fetch_ahead};
+use super::{GEMV_ROWS, TILE_ROWS, Target, ahead_of_bytes, fetch_ahead, run_parts};
 use crate::exec::{Exec, Kernels};
+use crate::parts::part_range;
 use bytemuck::{Pod, Zeroable};
 use cactus_quant::{GROUP_BYTES, PackedView, SCALE_LINE_BYTES};
 use cactus_simd::{Op, Simd};
@@ -14,6 +15,11 @@ use std::ops::Range;
 
 /// Bound of a run of blocks that stays in the L2 cache while all tiles of rows visit it.
 const GEMM_RUN_BYTES: usize = 192 << 10;
+
+/// Rows of each thread from which on threads have rows of their own.
+const ROWS_OF_A_THREAD: usize = 64;
+/// Bytes of weights up to which each thread reads all of them for its rows.
+const BYTES_OF_A_THREAD: usize = 2 << 20;
 
 /// The values of one group of a block: 8 times 16 outputs by 4 inputs.
 pub(super) type Values = [[i8; 64]; GROUP_BYTES / 64];
@@ -72,23 +78,43 @@ impl Exec<'_> {
         let rows = x.rows();
         let kernels = self.kernels;
         if rows <= GEMV_ROWS {
-            self.for_few_rows(w, rows, &|blocks| run_tiles(kernels, w, blocks, 1, x, target));
+            self.for_few_rows(w, rows, &|blocks| {
+                run_tiles(kernels, w, blocks, 1, x, 0..rows.div_ceil(TILE_ROWS), target)
+            });
         } else {
             let cost_ns = w.layout().data_bytes() / 160 * rows;
+            let tiles = rows.div_ceil(TILE_ROWS);
+            if let Some(runs) = runs_of_rows(w, rows, self.step.width(), cost_ns) {
+                let (blocks, width) = (w.layout().blocks(), self.step.width());
+                self.step.run(runs * width, &|part| {
+                    let own = part_range(tiles, width, part / runs);
+                    run_tiles(kernels, w, part_range(blocks, runs, part % runs), 2, x, own, target);
+                });
+                return;
+            }
             self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| {
-                run_tiles(kernels, w, blocks, 2, x, target);
+                run_tiles(kernels, w, blocks, 2, x, 0..tiles, target);
             });
         }
     }
 }
 
-/// Multiplies all rows with a run of blocks, taking `wide` blocks at once where the tier can.
+/// Into how many runs each thread cuts the blocks for rows of its own, so that what one has made it reads again, whether or not cores have a cache in common; `None` where threads rather share
+/// weights: with few rows or many weights, and on ARM64, whose products of many rows prepare weights once for all.
+fn runs_of_rows(w: &PackedView<'_>, rows: usize, width: usize, cost_ns: usize) -> Option<usize> {
+    let own = width > 1 && rows >= ROWS_OF_A_THREAD * width && w.layout().data_bytes() <= BYTES_OF_A_THREAD;
+    let runs = run_parts(w, width, cost_ns, GEMM_RUN_BYTES);
+    (own && cfg!(not(target_arch = "aarch64"))).then(|| runs.div_ceil(width).max(run_parts(w, 1, 0, GEMM_RUN_BYTES)))
+}
+
+/// Multiplies tiles of the rows with a run of blocks, taking `wide` blocks at once where the tier can.
 fn run_tiles(
     kernels: &Kernels,
     w: &PackedView<'_>,
     blocks: Range<usize>,
     wide: usize,
     x: &QuantizedRows<'_>,
+    tiles: Range<usize>,
     target: &Target<'_>,
 ) {
     #[cfg(target_arch = "aarch64")]
@@ -97,10 +123,10 @@ fn run_tiles(
         unsafe { target.activate(0..x.rows(), blocks) };
         return;
     }
-    for tile in 0..x.rows().div_ceil(TILE_ROWS) {
+    for tile in tiles.clone() {
         // On x86 the first tile brings the weights block after block, as the hardware there fetches ahead best; the others
         // find them in the cache.
-        let wide = if tile == 0 && cfg!(target_arch = "x86_64") {
+        let wide = if tile == tiles.start && cfg!(target_arch = "x86_64") {
             1
         } else {
             wide

@@ -21,14 +21,14 @@ pub(super) struct After {
     pub(super) activation: Option<UnaryOp>,
 }
 
-/// What products and convolutions do besides.
+/// What nodes do besides.
 #[derive(Debug, Default)]
 pub(super) struct Folds {
     /// With their results, by these.
     pub(super) after: HashMap<ValueId, After>,
     /// What products keep their first operands within as they read them, by their results.
     pub(super) before: HashMap<ValueId, Bounds>,
-    /// What the operands of an operation of two of one shape become first, by its result.
+    /// What both operands, of one shape, of an operation of two become first, by its result.
     pub(super) operands: HashMap<ValueId, [Option<UnaryOp>; 2]>,
     /// Results of nodes that have nothing left to do, and so lie where their first operands do.
     pub(super) done: HashSet<ValueId>,
@@ -49,6 +49,9 @@ impl Folds {
         for (_, node) in graph.nodes() {
             finder.operand(node, &mut folds);
             folds.done.extend(finder.turned_filters(node));
+        }
+        // Last, as what has nothing left to do applies no function either.
+        for (_, node) in graph.nodes() {
             finder.functions(node, &mut folds);
         }
         folds
@@ -146,7 +149,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Functions of what an operation of two operands of one shape alone reads.
+    /// What an operation of two operands of one shape applies to them first, where nothing else reads what that makes.
     fn functions(&self, node: &Node, folds: &mut Folds) {
         let (Op::Binary { f }, &[a, b], &[out]) = (&node.op, &node.inputs[..], &node.outputs[..]) else {
             return;
@@ -161,7 +164,7 @@ impl Finder<'_> {
             let (of, out) = (self.graph.ty(v), self.graph.ty(out));
             of.shape == out.shape && held_type(of.dtype) == DType::F32
         };
-        if a == b || kernel_names::binary(*f).is_none() || ![a, b].into_iter().all(alike) {
+        if a == b || folds.done.contains(&out) || kernel_names::binary(*f).is_none() || ![a, b].into_iter().all(alike) {
             return;
         }
         let functions = [of(a), of(b)];

@@ -254,7 +254,7 @@ impl Exec<'_> {
                     continue;
                 };
                 let x = &x[plane * from + y * c.w.size[2] * lanes..][..c.w.size[2] * lanes];
-                let left = (c.w.before[2] * lanes).min(row.len());
+                let left = c.w.before[2].saturating_mul(lanes).min(row.len());
                 let count = x.len().min(row.len() - left);
                 row[..left].fill(0.0);
                 row[left..left + count].copy_from_slice(&x[..count]);
@@ -310,8 +310,9 @@ impl Exec<'_> {
             },
             false => Grid {
                 width: c.w.out[2],
-                step: c.w.stride[2] * lanes,
-                row: c.w.stride[1] * size[1] * lanes,
+                // A file may say anything: where there is one window along an axis, nothing is as far away.
+                step: c.w.stride[2].saturating_mul(lanes),
+                row: c.w.stride[1].saturating_mul(size[1] * lanes),
             },
         };
         let groups = groups(c.filters.div_ceil(BLOCK_ROWS));

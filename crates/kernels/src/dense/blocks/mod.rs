@@ -77,11 +77,13 @@ impl Exec<'_> {
         self.step.run(parts, &|part| {
             for unit in part_range(units, parts, part) {
                 let (piece, block) = place_and_filter(unit, pieces, blocks, width);
-                let own = part_range(places, pieces, piece);
+                // Whole lines of planes, but for the last place.
+                let own = part_range(places.div_ceil(BLOCK_ROWS), pieces, piece);
+                let first = own.start * BLOCK_ROWS;
                 f(Piece {
                     block,
-                    first: own.start,
-                    count: own.len(),
+                    first,
+                    count: places.min(own.end * BLOCK_ROWS) - first,
                 });
             }
         });

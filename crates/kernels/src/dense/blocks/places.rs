@@ -32,7 +32,7 @@ impl Exec<'_> {
         let row = w.out[2] * BLOCK_ROWS;
         let units = blocks * w.out[1];
         let width = self.step.width();
-        let parts = part_count(width, units, w.out[2] * w.taps());
+        let parts = part_count(width, units, w.out[2].saturating_mul(w.taps()));
         let (kernels, out) = (self.kernels, SharedMut::new(out));
         self.step.run(parts, &|part| {
             for unit in part_range(units, parts, part) {

@@ -146,7 +146,7 @@ impl Run<'_> {
         match &node.op {
             Op::Pool(a) => {
                 let op = heavy::pool_op(a.f);
-                let divisor = a.count_padding.then(|| a.kernel.iter().product());
+                let divisor = a.count_padding.then(|| super::taps_of(&a.kernel));
                 self.exec
                     .pool_blocks(op, &self.plan.window(node), divisor, ops.f32(x)?, out);
             }
