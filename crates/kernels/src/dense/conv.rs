@@ -36,8 +36,9 @@ impl Window {
         self.out.iter().product()
     }
 
-    pub(super) fn taps(&self) -> usize {
-        // A file may say anything of a pool: as many as there are numbers where they are more.
+    /// Taps of a window; as many as there are numbers where they are more, as a file may have it.
+    #[must_use]
+    pub fn taps(&self) -> usize {
         self.kernel.iter().fold(1, |n: usize, &taps| n.saturating_mul(taps))
     }
 
@@ -62,15 +63,31 @@ impl Window {
         from.min(to)..to
     }
 
-    /// Taps of window `window` that are inside of the input.
-    fn inside(&self, window: [usize; 3]) -> usize {
-        (0..3)
-            .map(|a| {
-                (0..self.kernel[a])
-                    .filter(|&tap| self.at(a, window[a], tap).is_some())
-                    .count()
-            })
-            .product()
+    /// Taps along axis `axis` of window `window` that are inside of the input.
+    #[inline(always)]
+    pub(super) fn taps_inside(&self, axis: usize, window: usize) -> Range<usize> {
+        let (start, before, apart) = (window * self.stride[axis], self.before[axis], self.dilation[axis]);
+        let first = before.saturating_sub(start).div_ceil(apart).min(self.kernel[axis]);
+        let end = self.size[axis].saturating_add(before).saturating_sub(start);
+        first..end.div_ceil(apart).clamp(first, self.kernel[axis])
+    }
+
+    /// Windows along axis `axis` all of whose taps are inside of the input.
+    #[inline(always)]
+    pub(super) fn whole_windows(&self, axis: usize) -> Range<usize> {
+        let (stride, count) = (self.stride[axis], self.out[axis]);
+        let reach = self.kernel[axis].saturating_sub(1).saturating_mul(self.dilation[axis]);
+        let first = self.before[axis].div_ceil(stride).min(count);
+        let end = self.size[axis].saturating_add(self.before[axis]).saturating_sub(reach);
+        first..end.div_ceil(stride).clamp(first, count)
+    }
+
+    /// How many threads have places of their own: all of `width` where there are more inputs than weights, otherwise they share filters.
+    pub(super) fn shares(&self, filters: usize, width: usize) -> usize {
+        match self.places() >= filters.saturating_mul(self.taps()) {
+            true => width.max(1),
+            false => 1,
+        }
     }
 
     /// Calls `f` with every output of one plane and what each of its taps reads inside of the input, tap by tap.
@@ -377,7 +394,8 @@ impl Op for Pool<'_> {
         w.for_taps(out, x, |sum, v| *sum += v);
         for (window, out) in out.iter_mut().enumerate() {
             let window = Window::split(window, w.out);
-            *out /= divisor.unwrap_or_else(|| w.inside(window)) as f32;
+            let inside = || (0..3).map(|axis| w.taps_inside(axis, window[axis]).len()).product();
+            *out /= divisor.unwrap_or_else(inside) as f32;
         }
     }
 }

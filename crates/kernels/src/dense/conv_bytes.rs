@@ -189,8 +189,7 @@ impl Exec<'_> {
         // A core multiplies some hundred bytes in a nanosecond.
         let cost_ns = (WINDOWS.min(w.outputs()) * GROUP * BLOCK_ROWS / 128).saturating_mul(weight.k());
         let width = self.step.width();
-        // Where there are more places, framed, than weights of a channel, threads have places of their own, and share filters otherwise.
-        let shares = if places >= weight.n() * w.taps() { width } else { 1 };
+        let shares = w.shares(weight.n(), width);
         // Whole tiles, and as many strips for each thread.
         let tiles = w.outputs().div_ceil(TILE);
         let strips = tiles.div_ceil(WINDOWS / TILE).next_multiple_of(shares).min(tiles);

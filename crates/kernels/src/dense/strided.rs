@@ -94,18 +94,25 @@ fn lines_of(shape: &[usize]) -> usize {
 /// # Panics
 /// When `out` is not of `shape`, or an element lies outside of `x`: programming errors.
 pub fn copy_strided<T: Copy>(x: &[T], start: usize, shape: &[usize], strides: &[usize], out: &mut [T]) {
+    if let Some((shape, steps)) = copied(shape, strides, out) {
+        copy_lines(x, start, &shape, &steps, out);
+    }
+}
+
+/// The axes of a copy, merged where they can be; `None` where there is nothing to copy.
+fn copied<T>(shape: &[usize], strides: &[usize], out: &[T]) -> Option<(Dims, [Dims; 1])> {
     assert_eq!(
         out.len(),
         shape.iter().product::<usize>(),
         "copy_strided: elements of the output"
     );
-    if out.is_empty() {
-        return;
-    }
-    let (shape, [steps]) = collapsed(shape, [strides]);
+    (!out.is_empty()).then(|| collapsed(shape, [strides]))
+}
+
+fn copy_lines<T: Copy>(x: &[T], start: usize, shape: &[usize], steps: &[Dims; 1], out: &mut [T]) {
     let n = shape[shape.len() - 1];
-    let step = steps[steps.len() - 1];
-    for_lines(&shape, &[steps], 0..lines_of(&shape), |line, [at]| {
+    let step = steps[0][shape.len() - 1];
+    for_lines(shape, steps, 0..lines_of(shape), |line, [at]| {
         let to = &mut out[line * n..(line + 1) * n];
         let from = &x[start + at..];
         match step {
@@ -206,18 +213,12 @@ impl Exec<'_> {
         strides: &[usize],
         out: &mut [T],
     ) {
-        assert_eq!(
-            out.len(),
-            shape.iter().product::<usize>(),
-            "copy_strided: elements of the output"
-        );
-        if out.is_empty() {
+        let Some((shape, steps)) = copied(shape, strides, out) else {
             return;
-        }
+        };
         // The outermost axis of more than one element is what threads divide.
-        let (shape, [steps]) = collapsed(shape, [strides]);
         let (n, each) = (shape[0], out.len() / shape[0]);
-        let cost_ns = match steps.last() {
+        let cost_ns = match steps[0].last() {
             Some(0 | 1) => out.len() / 8 + 4 * lines_of(&shape),
             _ => out.len(),
         };
@@ -229,7 +230,7 @@ impl Exec<'_> {
             let out = unsafe { out.piece(rows.start * each..rows.end * each) };
             let mut shape = shape.clone();
             shape[0] = rows.len();
-            copy_strided(x, start + rows.start * steps[0], &shape, &steps, out);
+            copy_lines(x, start + rows.start * steps[0][0], &shape, &steps, out);
         });
     }
 

@@ -481,8 +481,9 @@ impl Run<'_> {
             Op::Conv1d { .. } | Op::Conv(_) | Op::ConvTranspose { .. } => self.conv(node, out, scratch)?,
             Op::Pool(a) => {
                 let op = heavy::pool_op(a.f);
-                let divisor = a.count_padding.then(|| taps_of(&a.kernel));
-                exec.pool(op, &self.plan.window(node), divisor, first()?, floats(out));
+                let w = self.plan.window(node);
+                let divisor = a.count_padding.then(|| w.taps());
+                exec.pool(op, &w, divisor, first()?, floats(out));
             }
             Op::Lstm { .. } | Op::Gru { .. } => self.recurrent(node, out, scratch)?,
             Op::GatedDelta { .. } => self.gated_delta(node, out, scratch)?,
@@ -675,11 +676,6 @@ impl Run<'_> {
 
 pub(super) fn floats(bytes: &mut [u8]) -> &mut [f32] {
     bytemuck::cast_slice_mut(bytes)
-}
-
-/// Taps of a window; as many as there are numbers where they are more, as a file may have it.
-fn taps_of(kernel: &[usize]) -> usize {
-    kernel.iter().fold(1, |n, &taps| n.saturating_mul(taps))
 }
 
 fn pick<T>(cond: u8, a: T, b: T) -> T {

@@ -105,14 +105,6 @@ impl BlockConv {
         self.channels < BLOCK_ROWS
     }
 
-    /// How many threads have places of their own: all where there are more inputs than weights, otherwise they share filters.
-    fn shares(&self, width: usize) -> usize {
-        match self.w.places() >= self.filters * self.w.taps() {
-            true => width.max(1),
-            false => 1,
-        }
-    }
-
     /// What windows reach along an axis.
     fn reach(&self, axis: usize) -> usize {
         let last = (self.w.out[axis] - 1).saturating_mul(self.w.stride[axis]);
@@ -317,7 +309,7 @@ impl Exec<'_> {
         };
         let groups = groups(c.filters.div_ceil(BLOCK_ROWS));
         let width = self.step.width();
-        let shares = c.shares(width);
+        let shares = c.w.shares(c.filters, width);
         let strips = strips(windows, c.channels, groups.len(), [width, shares]);
         let items = groups.len() * strips;
         let parts = part_count(width, items, (windows / strips).max(1) * k * GROUP / 6).min(width);

@@ -219,20 +219,13 @@ impl Op for SumTaps<'_> {
                 continue;
             };
             let top = (first + row) * w.stride[1];
-            let rows = inside(top, w.before[1], w.size[1], w.kernel[1], w.dilation[1]);
+            let rows = w.taps_inside(1, first + row);
             // Lines from where the first tap of the first row inside reads.
             let line = (top + rows.start * w.dilation[1]).saturating_sub(w.before[1]) * self.width;
-            let reach = (w.kernel[2] - 1) * w.dilation[2];
-            let from = w.before[2].div_ceil(w.stride[2]).min(columns);
-            let to = w.size[2]
-                .saturating_add(w.before[2])
-                .saturating_sub(reach)
-                .div_ceil(w.stride[2])
-                .clamp(from, columns);
+            let Range { start: from, end: to } = w.whole_windows(2);
             for column in (0..from).chain(to..columns) {
-                let left = column * w.stride[2];
-                let taps = inside(left, w.before[2], w.size[2], w.kernel[2], w.dilation[2]);
-                let line = line + (left + taps.start * w.dilation[2]).saturating_sub(w.before[2]);
+                let taps = w.taps_inside(2, column);
+                let line = line + (column * w.stride[2] + taps.start * w.dilation[2]).saturating_sub(w.before[2]);
                 let rows = rows.clone();
                 self.windows::<S, 1>(s, Reach { line, rows, taps }, at + column);
             }
@@ -242,18 +235,6 @@ impl Op for SumTaps<'_> {
             }
         }
     }
-}
-
-/// Taps of a window that begins at `start` that are inside, along an axis.
-#[inline(always)]
-pub(super) fn inside(start: usize, before: usize, size: usize, taps: usize, apart: usize) -> Range<usize> {
-    let first = before.saturating_sub(start).div_ceil(apart).min(taps);
-    let end = size
-        .saturating_add(before)
-        .saturating_sub(start)
-        .div_ceil(apart)
-        .clamp(first, taps);
-    first..end
 }
 
 impl SumTaps<'_> {

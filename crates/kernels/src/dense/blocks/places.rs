@@ -1,6 +1,5 @@
 //! What is done with every place of a block: pools, means of planes, and a factor or a summand for each channel.
 
-use super::depthwise::inside;
 use crate::dense::conv::Window;
 use crate::dense::reduce::ReduceOp;
 use crate::elementwise::{BinaryOp, UnaryOp, unary_into, unary_piece, zip_cost, zip_piece};
@@ -194,26 +193,12 @@ impl Op for PoolRow<'_> {
     #[inline(always)]
     fn eval<S: Simd>(mut self, s: S) {
         let (w, columns) = (self.w, self.out.len());
-        let top = self.y * w.stride[1];
-        let rows = inside(top, w.before[1], w.size[1], w.kernel[1], w.dilation[1]);
-        // Windows all of whose taps along the row are inside.
-        let reach = w.kernel[2].saturating_sub(1).saturating_mul(w.dilation[2]);
-        let from = w.before[2].div_ceil(w.stride[2]).min(columns);
-        let to = w.size[2]
-            .saturating_add(w.before[2])
-            .saturating_sub(reach)
-            .div_ceil(w.stride[2])
-            .clamp(from, columns);
+        let (rows, whole) = (w.taps_inside(1, self.y), w.whole_windows(2));
         let mut column = 0;
         while column < columns {
-            let left = column * w.stride[2];
-            let is_inside = (from..to).contains(&column);
-            column += match is_inside && column + WINDOWS <= to {
+            column += match whole.contains(&column) && column + WINDOWS <= whole.end {
                 true => self.windows::<S, WINDOWS>(s, column, &rows, &(0..w.kernel[2])),
-                false => {
-                    let taps = inside(left, w.before[2], w.size[2], w.kernel[2], w.dilation[2]);
-                    self.windows::<S, 1>(s, column, &rows, &taps)
-                }
+                false => self.windows::<S, 1>(s, column, &rows, &w.taps_inside(2, column)),
             };
         }
     }

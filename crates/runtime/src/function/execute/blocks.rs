@@ -146,9 +146,9 @@ impl Run<'_> {
         match &node.op {
             Op::Pool(a) => {
                 let op = heavy::pool_op(a.f);
-                let divisor = a.count_padding.then(|| super::taps_of(&a.kernel));
-                self.exec
-                    .pool_blocks(op, &self.plan.window(node), divisor, ops.f32(x)?, out);
+                let w = self.plan.window(node);
+                let divisor = a.count_padding.then(|| w.taps());
+                self.exec.pool_blocks(op, &w, divisor, ops.f32(x)?, out);
             }
             Op::Reduce { f, .. } => {
                 let op = if *f == ReduceFn::Sum {
