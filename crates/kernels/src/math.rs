@@ -41,12 +41,35 @@ pub(crate) const ROUNDING_SHIFT: f32 = 12_582_912.0;
 /// For softmax weights, where it is scaled against values of eight bits.
 #[inline(always)]
 pub(crate) fn exp2_weight<S: Simd>(s: S, x: S::F) -> S::F {
-    let x = s.max(x, s.splat(-125.0));
-    let shifted = s.add(x, s.splat(ROUNDING_SHIFT));
-    let r = s.sub(x, s.sub(shifted, s.splat(ROUNDING_SHIFT)));
-    let e = exp2_fraction(s, r);
-    // The integer part of x lies in the low bits of `shifted`; what is above leaves the word.
-    s.floats(s.add_i(s.bits(e), s.shl_i::<23>(s.bits(shifted))))
+    let [weight] = exp2_weights(s, [x]);
+    weight
+}
+
+/// As [`exp2_weight`] of several vectors, one step after the other, so that none waits for a step of another.
+#[inline(always)]
+pub(crate) fn exp2_weights<S: Simd, const N: usize>(s: S, mut x: [S::F; N]) -> [S::F; N] {
+    let shift = s.splat(ROUNDING_SHIFT);
+    let (mut shifted, mut e) = (x, x);
+    for i in 0..N {
+        x[i] = s.max(x[i], s.splat(-125.0));
+    }
+    for i in 0..N {
+        shifted[i] = s.add(x[i], shift);
+    }
+    for i in 0..N {
+        x[i] = s.sub(x[i], s.sub(shifted[i], shift));
+        e[i] = s.splat(EXP2_FRACTION[0]);
+    }
+    for step in 1..EXP2_FRACTION.len() {
+        for i in 0..N {
+            e[i] = s.fma(e[i], x[i], s.splat(EXP2_FRACTION[step]));
+        }
+    }
+    for i in 0..N {
+        // The integer part of x lies in the low bits of `shifted`; what is above leaves the word.
+        e[i] = s.floats(s.add_i(s.bits(e[i]), s.shl_i::<23>(s.bits(shifted[i]))));
+    }
+    e
 }
 
 /// `2^x` for `-125 <= x <= 0` within 8 ULP, exactly 1 for 0; exactly 0 for what is lower, and NaN stays. For softmax weights of floats.
@@ -77,16 +100,24 @@ pub(crate) fn exp2_byte<S: Simd>(s: S, x: S::F, shift: f32) -> S::I {
     s.bits(s.add(e, s.splat(ROUNDING_SHIFT + shift)))
 }
 
+/// `2^r` for `|r| <= 1/2`: coefficients of a polynomial, the highest power's first.
+const EXP2_FRACTION: [f32; 6] = [
+    1.112_542_2e-3,
+    9.666_283e-3,
+    5.557_400_7e-2,
+    2.402_235_1e-1,
+    6.931_428_3e-1,
+    1.0,
+];
+
 /// `2^r` for `|r| <= 1/2`.
 #[inline(always)]
 fn exp2_fraction<S: Simd>(s: S, r: S::F) -> S::F {
-    // (2^r - 1) / r.
-    let p = s.splat(1.112_542_2e-3);
-    let p = s.fma(p, r, s.splat(9.666_283e-3));
-    let p = s.fma(p, r, s.splat(5.557_400_7e-2));
-    let p = s.fma(p, r, s.splat(2.402_235_1e-1));
-    let p = s.fma(p, r, s.splat(6.931_428_3e-1));
-    s.fma(p, r, s.splat(1.0))
+    let mut p = s.splat(EXP2_FRACTION[0]);
+    for step in 1..EXP2_FRACTION.len() {
+        p = s.fma(p, r, s.splat(EXP2_FRACTION[step]));
+    }
+    p
 }
 
 /// `2^n` for `-126 <= n <= 127`.

@@ -3,7 +3,8 @@
 use bytemuck::Zeroable;
 use std::mem::MaybeUninit;
 
-/// Stack memory of which only the part that is used gets initialized.
+/// Stack memory of which only the part that is used gets initialized; it begins with a line of the cache.
+#[repr(align(64))]
 pub(crate) struct Stack<T, const N: usize>([MaybeUninit<T>; N]);
 
 impl<T: Zeroable + Copy, const N: usize> Stack<T, N> {

@@ -15,6 +15,52 @@ pub trait Op {
     fn eval<S: Simd>(self, s: S) -> Self::Output;
 }
 
+/// The products of [`Simd::dot_runs`] quad after quad, with `$load` and `$dot`.
+macro_rules! one_by_one {
+    ($s:ident, $load:ident, $dot:ident, $acc:ident, $count:ident, $q:ident, $step:ident, $x:ident) => {
+        check_runs($count, &$q, $step, &$x);
+        let mut sums = *$acc;
+        // A number that the compiler does not know: it would not leave the loop one, and then has too few registers.
+        for i in 0..std::hint::black_box($count) {
+            // SAFETY: there are quads and inputs up to `count`, which has just been checked.
+            let mut quads = [$s.$load(unsafe { $q[0].get_unchecked(i * $step) }); C];
+            for c in 1..C {
+                // SAFETY: as above.
+                quads[c] = $s.$load(unsafe { $q[c].get_unchecked(i * $step) });
+            }
+            for p in 0..P {
+                for r in 0..R {
+                    // SAFETY: as above.
+                    let x = unsafe { *$x[p][r].get_unchecked(i) };
+                    for c in 0..C {
+                        sums[p][r][c] = $s.$dot(sums[p][r][c], quads[c], x);
+                    }
+                }
+            }
+        }
+        *$acc = sums;
+    };
+}
+
+/// Panics where there are not as many quads and inputs as [`Simd::dot_runs`] is asked to multiply.
+#[inline(always)]
+pub(crate) fn check_runs<const P: usize, const R: usize, const C: usize>(
+    count: usize,
+    q: &[&[[i8; 64]]; C],
+    step: usize,
+    x: &[[&[i32]; R]; P],
+) {
+    assert!(count.is_multiple_of(4), "dot_runs: no whole fours");
+    for c in 0..C {
+        assert!(count == 0 || q[c].len() > (count - 1) * step, "dot_runs: too few quads");
+    }
+    for p in 0..P {
+        for r in 0..R {
+            assert!(x[p][r].len() >= count, "dot_runs: too few inputs");
+        }
+    }
+}
+
 /// The operations of one instruction-set tier on vectors of [`LANES`] lanes; implemented by the tokens.
 ///
 /// Lane `i` of a result depends on lane `i` of the operands unless said otherwise. Float operations round to nearest
@@ -210,27 +256,33 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
             }
         }
     }
-    /// As [`Simd::dot_fours`] with [`Simd::dot_plain`].
+    /// [`Simd::dot`] of `count` quads, whole fours, one after the other, in `P` times `R` times `C` chains: `acc[p][r][c]` plus the products of `q[c][i * step]`
+    /// with `x[p][r][i]`, for `i` from 0 to `count`.
+    ///
+    /// # Panics
+    /// When there are not so many.
     #[inline(always)]
-    fn dot_plain_fours<const P: usize, const R: usize, const C: usize>(
+    fn dot_runs<const P: usize, const R: usize, const C: usize>(
         self,
         acc: &mut [[[Self::I; C]; R]; P],
-        q: [[&[i8; 64]; 4]; C],
-        x: [[&[i32; 4]; R]; P],
+        count: usize,
+        q: [&[[i8; 64]]; C],
+        step: usize,
+        x: [[&[i32]; R]; P],
     ) {
-        for i in 0..4 {
-            let mut quads = [self.load_quads_plain(q[0][i]); C];
-            for c in 1..C {
-                quads[c] = self.load_quads_plain(q[c][i]);
-            }
-            for r in 0..R {
-                for c in 0..C {
-                    for p in 0..P {
-                        acc[p][r][c] = self.dot_plain(acc[p][r][c], quads[c], x[p][r][i]);
-                    }
-                }
-            }
-        }
+        one_by_one!(self, load_quads, dot, acc, count, q, step, x);
+    }
+    /// As [`Simd::dot_runs`] with [`Simd::dot_plain`].
+    #[inline(always)]
+    fn dot_plain_runs<const P: usize, const R: usize, const C: usize>(
+        self,
+        acc: &mut [[[Self::I; C]; R]; P],
+        count: usize,
+        q: [&[[i8; 64]]; C],
+        step: usize,
+        x: [[&[i32]; R]; P],
+    ) {
+        one_by_one!(self, load_quads_plain, dot_plain, acc, count, q, step, x);
     }
     /// 64 bytes of zeros.
     fn no_bytes(self) -> Self::Bytes;

@@ -210,16 +210,17 @@ impl Op for &Inputs {
             ("dot", ints(dot)),
             ("dot_plain", ints(plain)),
             ("dot_fours", fours[0].iter().flat_map(|&v| ints(v)).collect()),
-            ("dot_plain_fours", fours[1].iter().flat_map(|&v| ints(v)).collect()),
+            ("dot_runs", fours[1].iter().flat_map(|&v| ints(v)).collect()),
+            ("dot_plain_runs", fours[2].iter().flat_map(|&v| ints(v)).collect()),
             ("store_planes", high.iter().chain(&low).map(|&x| u32::from(x)).collect()),
         ]
     }
 }
 
 impl Inputs {
-    /// Four quads at a time in two times three times two chains, whose inputs differ.
+    /// Four quads at a time, and runs of them, in two times three times two chains, whose inputs differ.
     #[inline(always)]
-    fn fours<S: Simd>(&self, s: S) -> [[S::I; 12]; 2] {
+    fn fours<S: Simd>(&self, s: S) -> [[S::I; 12]; 3] {
         let inputs: [[i32; 4]; 6] = std::array::from_fn(|at| {
             std::array::from_fn(|i| {
                 let mut bytes = self.signed[(at + i) % 3];
@@ -250,11 +251,20 @@ impl Inputs {
             }
         }
         let [a, b, c, d, e, f] = inputs.each_ref();
+        let mut runs = dots;
         s.dot_fours(&mut dots, quads, [[a, b, c], [d, e, f]]);
+        // The same, every third of the lines there are.
+        let apart = |fours: [[&[i8; 64]; 4]; 2]| {
+            fours.map(|four| std::array::from_fn::<_, 10, _>(|i| if i % 3 == 0 { *four[i / 3] } else { [7; 64] }))
+        };
+        let [first, second] = apart(quads);
+        let [a, b, c, d, e, f] = inputs.each_ref().map(|x| &x[..]);
+        s.dot_runs(&mut runs, 4, [&first, &second], 3, [[a, b, c], [d, e, f]]);
         let mut sums = [[[s.load_i(&self.i); 2]; 3]; 2];
-        let [a, b, c, d, e, f] = plain.each_ref();
-        s.dot_plain_fours(&mut sums, quads_plain, [[a, b, c], [d, e, f]]);
-        [dots, sums].map(|chains| {
+        let [a, b, c, d, e, f] = plain.each_ref().map(|x| &x[..]);
+        let [first, second] = apart(quads_plain);
+        s.dot_plain_runs(&mut sums, 4, [&first, &second], 3, [[a, b, c], [d, e, f]]);
+        [dots, runs, sums].map(|chains| {
             let mut flat = [chains[0][0][0]; 12];
             for (at, chain) in chains.as_flattened().as_flattened().iter().enumerate() {
                 flat[at] = *chain;

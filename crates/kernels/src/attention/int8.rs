@@ -38,12 +38,11 @@ struct ValueWeights {
     unit: f32,
 }
 
-/// Integer weights of one query and group: 16 quads of positions in each plane, and what one unit of them is worth.
+/// Integer weights of one query and group: 16 quads of positions in each plane.
 #[derive(Clone, Copy, Zeroable)]
 struct Planes {
     high: [i32; 16],
     low: [i32; 16],
-    unit: f32,
 }
 
 pub(super) struct Weights {
@@ -54,6 +53,8 @@ pub(super) struct Weights {
     part: Stack<ValueWeights, MAX_GROUPS>,
     part_is_of: Option<(Range<usize>, usize)>,
     planes: Stack<[Planes; MAX_ROWS], MAX_GROUPS>,
+    /// What one unit of them is worth.
+    units: Stack<[f32; MAX_ROWS], MAX_GROUPS>,
     /// Runs of 16 positions, four quads each, that hold all that any row of the register tile sees.
     fours: Range<usize>,
 }
@@ -81,6 +82,7 @@ impl Cache for Int8 {
             part: Stack::new(),
             part_is_of: None,
             planes: Stack::new(),
+            units: Stack::new(),
             fours: 0..0,
         }
     }
@@ -92,6 +94,7 @@ impl Cache for Int8 {
         weights.full[1].zeroed(groups);
         weights.part.zeroed(groups);
         weights.planes.zeroed(groups);
+        weights.units.zeroed(groups);
     }
 
     #[inline(always)]
@@ -106,9 +109,7 @@ impl Cache for Int8 {
             for g in 0..groups {
                 let mut cell = rotated.quantized(s, g);
                 cell.scale *= factor;
-                let mut start = [0; 16];
-                s.store_i(s.dot_start(cell.sum), &mut start);
-                cell.sum = start[0];
+                cell.sum = S::DOT_OFFSET * cell.sum;
                 cells[g * count + index] = cell;
             }
         }
@@ -175,12 +176,13 @@ impl Cache for Int8 {
             _ => weights.fours.start.min(fours.start)..weights.fours.end.max(fours.end),
         };
         let small = usize::from(merged.is_small(row));
-        // SAFETY: `clear_weights` initialized all groups of both, and of the planes.
-        let (full, part, planes) = unsafe {
+        // SAFETY: `clear_weights` initialized all groups of both, of the planes and of their units.
+        let (full, part, planes, units) = unsafe {
             (
                 weights.full[small].initialized_mut(groups),
                 weights.part.initialized_mut(groups),
                 weights.planes.initialized_mut(groups),
+                weights.units.initialized_mut(groups),
             )
         };
         let values = if visible.len() == BLOCK_TOKENS {
@@ -197,23 +199,15 @@ impl Cache for Int8 {
             }
             part
         };
-        for (values, planes) in values.iter().zip(planes) {
+        for ((values, planes), units) in values.iter().zip(planes).zip(units) {
             let mut integers = [s.splat_i(0); 4];
             for j in 0..4 {
                 integers[j] = s.bits(s.fma(p[j], s.load(&values.ratios[j]), s.splat(ROUNDING_SHIFT)));
             }
-            let planes = &mut planes[row];
-            if small == 1 {
-                s.store_bytes(integers, bytemuck::cast_mut(&mut planes.low));
-                planes.high = [0; 16];
-            } else {
-                s.store_planes(
-                    integers,
-                    bytemuck::cast_mut(&mut planes.high),
-                    bytemuck::cast_mut(&mut planes.low),
-                );
-            }
-            planes.unit = merged.new[row] * values.unit;
+            // Where weights are small nothing comes into the high plane. Which rows that is so of is nothing that a CPU could foresee.
+            let Planes { high, low } = &mut planes[row];
+            s.store_planes(integers, bytemuck::cast_mut(high), bytemuck::cast_mut(low));
+            units[row] = merged.new[row] * values.unit;
         }
     }
 
@@ -295,43 +289,56 @@ fn score_vectors<S: Simd, const R: usize, const C: usize>(
             };
             ahead.fetch(s);
             let mut dots = [[[s.splat_i(0); C]; R]];
+            let (mut keys, mut inputs) = ([&block.keys[..0]; C], [[&cells[0].quads[..]; R]]);
+            for c in 0..C {
+                keys[c] = &block.keys[(j + c) * quads + g * GROUP / 4..];
+            }
             for r in 0..R {
                 dots[0][r] = [s.splat_i(cells[r].sum); C];
+                inputs[0][r] = &cells[r].quads;
             }
-            for half in 0..2 {
-                let (mut keys, mut inputs) = ([[&[0; 64]; 4]; C], [[&[0; 4]; R]]);
-                for c in 0..C {
-                    let Some(of_half) = block.keys[(j + c) * quads + g * 8 + 4 * half..].first_chunk::<4>() else {
-                        return;
-                    };
-                    keys[c] = of_half.each_ref();
+            s.dot_runs(&mut dots, GROUP / 4, keys, 1, inputs);
+            let scales = &block.key_scales[g * 4 + j..];
+            // One function for the first group, and one after the other for the vectors: what is asked in a loop the compiler keeps in memory.
+            if g == 0 {
+                add_group::<S, R, C, 0, true>(s, &dots[0], scales, cells, j, out);
+                if C > 1 {
+                    add_group::<S, R, C, 1, true>(s, &dots[0], scales, cells, j, out);
                 }
-                for r in 0..R {
-                    inputs[0][r] = &cells[r].quads.as_chunks().0[half];
+            } else {
+                add_group::<S, R, C, 0, false>(s, &dots[0], scales, cells, j, out);
+                if C > 1 {
+                    add_group::<S, R, C, 1, false>(s, &dots[0], scales, cells, j, out);
                 }
-                s.dot_fours(&mut dots, keys, inputs);
             }
-            for c in 0..C {
-                let key_scale = s.load(&block.key_scales[g * 4 + j + c]);
-                for r in 0..R {
-                    let (scores, _) = out[r].as_chunks_mut::<16>();
-                    let scores = &mut scores[j + c];
-                    let before = if g == 0 { s.zero() } else { s.load(scores) };
-                    let score = s.fma(
-                        s.mul(s.to_float(dots[0][r][c]), key_scale),
-                        s.splat(cells[r].scale),
-                        before,
-                    );
-                    s.store(score, scores);
-                    if (g + 1) * GROUP == dim {
-                        maxima[r] = s.max(score, maxima[r]);
-                    }
-                }
+        }
+        for c in 0..C {
+            for r in 0..R {
+                maxima[r] = s.max(s.load(&out[r].as_chunks().0[j + c]), maxima[r]);
             }
         }
     }
     for r in 0..R {
         s.store(maxima[r], &mut largest[r]);
+    }
+}
+
+/// Adds the products of a group with vector `AT` of `C` vectors of keys, which begin with vector `first` of the block, to their scores; the first group begins them.
+#[inline(always)]
+fn add_group<S: Simd, const R: usize, const C: usize, const AT: usize, const FIRST: bool>(
+    s: S,
+    dots: &[[S::I; C]; R],
+    scales: &[[f32; 16]],
+    cells: &[Cell; R],
+    first: usize,
+    out: &mut [[f32; BLOCK_TOKENS]; R],
+) {
+    let scale = s.load(&scales[AT]);
+    for r in 0..R {
+        let scores = &mut out[r].as_chunks_mut().0[first + AT];
+        let before = if FIRST { s.zero() } else { s.load(scores) };
+        let product = s.mul(s.to_float(dots[r][AT]), scale);
+        s.store(s.fma(product, s.splat(cells[r].scale), before), scores);
     }
 }
 
@@ -409,38 +416,38 @@ fn accumulate_vectors<S: Simd, const R: usize, const C: usize, const P: usize>(
         return;
     };
     let lines = dim / 16;
-    // SAFETY: `clear_weights` initialized all groups.
-    let planes = unsafe { weights.planes.initialized(dim / GROUP) };
-    let fours = weights.fours.clone();
-    let visible = &block.values[4 * fours.start * lines..4 * fours.end * lines];
+    // SAFETY: `clear_weights` initialized all groups of both.
+    let (planes, units) = unsafe {
+        (
+            weights.planes.initialized(dim / GROUP),
+            weights.units.initialized(dim / GROUP),
+        )
+    };
+    let quads = 4 * weights.fours.start..4 * weights.fours.end;
     for at in (0..lines).step_by(C) {
-        let Some(planes) = planes[at * 16 / GROUP][first..].first_chunk::<R>() else {
+        let group = at * 16 / GROUP;
+        let (Some(planes), Some(units)) = (
+            planes[group][first..].first_chunk::<R>(),
+            units[group][first..].first_chunk::<R>(),
+        ) else {
             return;
         };
         ahead.fetch(s);
         // Of the low plane, then of the high one.
         let mut sums = [[[s.splat_i(0); C]; R]; P];
-        for (of_four, four) in visible.chunks_exact(4 * lines).zip(fours.clone()) {
-            let (mut values, mut inputs) = ([[&[0; 64]; 4]; C], [[&[0; 4]; R]; P]);
-            for i in 0..4 {
-                let Some(line) = of_four[i * lines + at..].first_chunk::<C>() else {
-                    return;
-                };
-                for c in 0..C {
-                    values[c][i] = &line[c];
-                }
-            }
-            for r in 0..R {
-                // In 0..4 as `fours` ends at 4 at most; the mask tells the compiler.
-                let of_planes = [&planes[r].low, &planes[r].high];
-                for p in 0..P {
-                    inputs[p][r] = &of_planes[p].as_chunks().0[four & 3];
-                }
-            }
-            s.dot_plain_fours(&mut sums, values, inputs);
+        let (mut values, mut inputs) = ([&block.values[..0]; C], [[&planes[0].low[..]; R]; P]);
+        for c in 0..C {
+            values[c] = &block.values[quads.start * lines + at + c..];
         }
         for r in 0..R {
-            let (unit, old) = (s.splat(planes[r].unit), s.splat(old[r]));
+            let of_planes = [&planes[r].low, &planes[r].high];
+            for p in 0..P {
+                inputs[p][r] = &of_planes[p][quads.clone()];
+            }
+        }
+        s.dot_plain_runs(&mut sums, quads.len(), values, lines, inputs);
+        for r in 0..R {
+            let (unit, old) = (s.splat(units[r]), s.splat(old[r]));
             let (chunks, _) = outputs[r * dim + at * 16..][..C * 16].as_chunks_mut::<16>();
             for c in 0..C {
                 let sum = match P {

@@ -42,7 +42,7 @@ mod plan;
 
 use crate::exec::{Exec, SharedMut, check_strided};
 use crate::kv::{BLOCK_TOKENS, KvDType, KvLayout, KvRun, MAX_HEAD_DIM};
-use crate::math::{exp2_weight, tanh};
+use crate::math::{exp2_weight, exp2_weights, tanh};
 use crate::parts::part_range;
 use crate::stack::Stack;
 use ahead::Lines;
@@ -51,7 +51,7 @@ use plan::Plan;
 use std::ops::Range;
 
 /// Most queries of a tile.
-const MAX_QUERIES: usize = 32;
+const MAX_QUERIES: usize = 64;
 /// Most queries of a tile that waits for memory.
 const FEW: usize = 16;
 /// Products of a query and a key's 32 dimensions from which threads share them: some 30 tokens with 9 heads of 64.
@@ -345,11 +345,17 @@ impl Tile<'_> {
         )
     }
 
+    /// The element with which query `index` begins.
+    #[inline(always)]
+    fn start(&self, index: usize) -> usize {
+        let (row, head) = self.place(index);
+        (self.first_row + row) * self.q_stride + head * self.layout.head_dim()
+    }
+
     /// Elements of query `index`.
     #[inline(always)]
     fn query(&self, index: usize) -> &[f32] {
-        let (row, head) = self.place(index);
-        &self.q[(self.first_row + row) * self.q_stride + head * self.layout.head_dim()..][..self.layout.head_dim()]
+        &self.q[self.start(index)..][..self.layout.head_dim()]
     }
 
     /// What turns a dot product into the argument of [`Tile::finish_scores`].
@@ -404,9 +410,11 @@ impl Tile<'_> {
         let outputs = output_memory.zeroed(queries * dim);
         let mut sums = [0.0; MAX_QUERIES];
         let mut maxima = [f32::NEG_INFINITY; MAX_QUERIES];
-        let mut scores = [[0.0; BLOCK_TOKENS]; MAX_ROWS];
+        let mut score_memory = Stack::<[f32; BLOCK_TOKENS], MAX_ROWS>::new();
+        let scores = score_memory.zeroed(MAX_ROWS);
         // Of the scores of a row the largest in each lane, then the sums of its weights.
-        let mut lanes = [[0.0; 16]; MAX_ROWS];
+        let mut lane_memory = Stack::<[f32; 16], MAX_ROWS>::new();
+        let lanes = lane_memory.zeroed(MAX_ROWS);
         let mut weights = C::weight_memory();
         C::clear_weights(&mut weights, dim);
         let step = C::rows::<S>();
@@ -418,6 +426,13 @@ impl Tile<'_> {
         for (row, sight) in self.rows.clone().zip(sight.chunks_exact_mut(self.heads.len())) {
             let seen = self.seen(row);
             sight.fill([seen.start, seen.end]);
+        }
+
+        // Where they begin, likewise: a division takes as long.
+        let mut start_memory = Stack::<usize, MAX_QUERIES>::new();
+        let starts = start_memory.zeroed(queries);
+        for (index, start) in starts.iter_mut().enumerate() {
+            *start = self.start(index);
         }
 
         let first_block = self.seen(self.rows.start).start / BLOCK_TOKENS;
@@ -457,33 +472,41 @@ impl Tile<'_> {
                     &mut lanes[..rows],
                     &mut ahead,
                 );
+                // What is still to be added to the scores of each row.
+                let mut offsets = [0.0; 16];
+                if has_reference {
+                    let of = |i: usize| &self.q[starts[first + i]..][..self.layout.head_dim()];
+                    with_rows!(
+                        rows,
+                        products_of::<S, R>(s, of, reference, self.score_factor(), &mut offsets)
+                    );
+                }
                 let mut seen = [const { 0..0 }; MAX_ROWS];
                 for (i, [start, end]) in sight[row..row + rows].iter().enumerate() {
                     let visible = start.saturating_sub(base)..(end - base).min(BLOCK_TOKENS);
-                    if bends || has_reference || visible.len() < BLOCK_TOKENS {
-                        let offset = match has_reference {
-                            true => dot(s, self.query(first + i), reference) * self.score_factor(),
-                            false => 0.0,
-                        };
+                    if bends || visible.len() < BLOCK_TOKENS {
+                        let offset = std::mem::take(&mut offsets[i]);
                         let largest = self.finish_scores(s, &mut scores[i], offset, first + i, base, &visible);
                         s.store(largest, &mut lanes[i]);
                     }
                     seen[i] = visible;
                 }
+                // Sums with one number have the order of what it is added to.
+                let largest = s.add(with_rows!(rows, maxima_of::<S, R>(s, lanes)), s.load(&offsets));
                 let merged = merge(
                     s,
-                    with_rows!(rows, maxima_of::<S, R>(s, &lanes)),
+                    largest,
                     &mut maxima[first..first + rows],
                     &mut sums[first..first + rows],
                 );
                 for (i, (scores, visible)) in scores[..rows].iter().zip(&seen).enumerate() {
-                    let p = weights_of(s, scores, merged.maxima[i], visible);
+                    let p = weights_of(s, scores, offsets[i], merged.maxima[i], visible);
                     s.store(s.add(s.add(p[0], p[1]), s.add(p[2], p[3])), &mut lanes[i]);
                     C::store_weights(s, cached, dim, i, visible, p, &merged, &mut weights);
                     ahead.fetch(s);
                 }
                 let sums = &mut sums[first..first + rows];
-                let block_sums = with_rows!(rows, sums_of::<S, R>(s, &lanes));
+                let block_sums = with_rows!(rows, sums_of::<S, R>(s, lanes));
                 s.store_partial(s.fma(block_sums, s.load(&merged.new), s.load_partial(sums)), sums);
                 C::accumulate(
                     s,
@@ -577,9 +600,9 @@ fn scale_beside<S: Simd>(s: S, sink: f32, sum: f32, max: f32) -> f32 {
     merged.old[0] / (sums[0] + merged.new[0])
 }
 
-/// `x·y` of equal lengths, in 16 chains of fused multiply-adds.
+/// `x·y` of equal lengths, in 16 chains of fused multiply-adds that are to be added up.
 #[inline(always)]
-fn dot<S: Simd>(s: S, x: &[f32], y: &[f32]) -> f32 {
+fn chains<S: Simd>(s: S, x: &[f32], y: &[f32]) -> S::F {
     let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<16>(), y.as_chunks::<16>());
     let mut sum = s.zero();
     for (x, y) in x.iter().zip(y) {
@@ -588,7 +611,7 @@ fn dot<S: Simd>(s: S, x: &[f32], y: &[f32]) -> f32 {
     if !x_rest.is_empty() {
         sum = s.fma(s.load_partial(x_rest), s.load_partial(y_rest), sum);
     }
-    s.reduce_sum(sum)
+    sum
 }
 
 /// Whether any of `x`, none of which is NaN, is not zero.
@@ -645,34 +668,54 @@ fn merge<S: Simd>(s: S, block: S::F, maxima: &mut [f32], sums: &mut [f32]) -> Me
     merged
 }
 
-/// The largest of each of `R` rows.
+/// The first `R` rows.
 #[inline(always)]
-fn maxima_of<S: Simd, const R: usize>(s: S, rows: &[[f32; 16]; MAX_ROWS]) -> S::F {
+fn vectors<S: Simd, const R: usize>(s: S, rows: &[[f32; 16]]) -> [S::F; R] {
     let mut v = [s.zero(); R];
     for r in 0..R {
         v[r] = s.load(&rows[r]);
     }
-    s.reduce_maxima(v)
+    v
+}
+
+/// The largest of each of `R` rows.
+#[inline(always)]
+fn maxima_of<S: Simd, const R: usize>(s: S, rows: &[[f32; 16]]) -> S::F {
+    s.reduce_maxima(vectors::<S, R>(s, rows))
 }
 
 /// The sum of each of `R` rows.
 #[inline(always)]
-fn sums_of<S: Simd, const R: usize>(s: S, rows: &[[f32; 16]; MAX_ROWS]) -> S::F {
-    let mut v = [s.zero(); R];
-    for r in 0..R {
-        v[r] = s.load(&rows[r]);
-    }
-    s.reduce_sums(v)
+fn sums_of<S: Simd, const R: usize>(s: S, rows: &[[f32; 16]]) -> S::F {
+    s.reduce_sums(vectors::<S, R>(s, rows))
 }
 
-/// Weights relative to the block's maximum, zero where masked.
+/// The products of `R` queries with a reference, times `factor`.
 #[inline(always)]
-fn weights_of<S: Simd>(s: S, scores: &[f32; BLOCK_TOKENS], max: f32, visible: &Range<usize>) -> [S::F; 4] {
+fn products_of<'a, S: Simd, const R: usize>(
+    s: S,
+    query: impl Fn(usize) -> &'a [f32],
+    reference: &[f32],
+    factor: f32,
+    products: &mut [f32; 16],
+) {
+    let mut v = [s.zero(); R];
+    for r in 0..R {
+        v[r] = chains(s, query(r), reference);
+    }
+    s.store(s.mul(s.reduce_sums(v), s.splat(factor)), products);
+}
+
+/// Weights relative to the block's maximum, zero where masked, of scores and what is to be added to them.
+#[inline(always)]
+fn weights_of<S: Simd>(s: S, scores: &[f32; BLOCK_TOKENS], offset: f32, max: f32, visible: &Range<usize>) -> [S::F; 4] {
     let (scores, _) = scores.as_chunks::<16>();
     let mut p = [s.zero(); 4];
     for j in 0..4 {
-        p[j] = exp2_weight(s, s.sub(s.load(&scores[j]), s.splat(max)));
+        let score = s.add(s.load(&scores[j]), s.splat(offset));
+        p[j] = s.sub(score, s.splat(max));
     }
+    let mut p = exp2_weights(s, p);
     if visible.len() < BLOCK_TOKENS {
         for j in 0..4 {
             p[j] = s.select(lanes_of(s, visible, j), p[j], s.zero());

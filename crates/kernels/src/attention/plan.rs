@@ -1,6 +1,6 @@
 //! How the queries of a run are cut into tiles.
 
-use super::{FEW, MAX_QUERIES};
+use super::{FEW, MAX_QUERIES, MAX_ROWS};
 use std::ops::Range;
 
 /// Reading keys and values, in units of what is computed with them for one query.
@@ -60,9 +60,11 @@ impl Plan {
         }
     }
 
-    /// Rows of a tile of so many heads.
+    /// Rows of a tile of so many heads: where it can be, all register tiles are full.
     fn rows_of(heads: usize, rows: usize) -> usize {
-        (MAX_QUERIES / heads).clamp(1, rows.max(1))
+        let most = MAX_QUERIES / heads;
+        let full = (1..=most).rev().find(|rows| (rows * heads).is_multiple_of(MAX_ROWS));
+        full.unwrap_or(most).clamp(1, rows.max(1))
     }
 
     pub(super) fn tiles(&self) -> usize {

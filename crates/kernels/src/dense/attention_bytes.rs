@@ -382,11 +382,10 @@ impl Strip<'_> {
         for r in 0..R {
             dots[0][r] = [s.dot_start(self.state[row + r].sum); B];
         }
-        for four in 0..quads / 4 {
-            s.dot_fours(&mut dots, fours_of(keys, four), [inputs_of(queries, four)]);
-        }
+        let whole = quads / 4 * 4;
+        s.dot_runs(&mut dots, whole, quads_of(keys), 1, [queries]);
         let [dots] = &mut dots;
-        for quad in quads / 4 * 4..quads {
+        for quad in whole..quads {
             let mut lines = [s.load_quads(bytemuck::cast_ref(&keys[0][quad])); B];
             for b in 1..B {
                 lines[b] = s.load_quads(bytemuck::cast_ref(&keys[b][quad]));
@@ -481,9 +480,7 @@ impl Strip<'_> {
                 dots[0][r][c] = s.add_i(start, s.load_i(&self.packed.value_sums[first + c]));
             }
         }
-        for four in 0..BLOCK_KEYS / 16 {
-            s.dot_fours(&mut dots, fours_of(values, four), [inputs_of(shares, four)]);
-        }
+        s.dot_runs(&mut dots, BLOCK_KEYS / 4, quads_of(values), 1, [shares]);
         let [dots] = &dots;
         for c in 0..C {
             let scale = s.load(&self.packed.value_scales[first + c]);
@@ -498,27 +495,14 @@ impl Strip<'_> {
     }
 }
 
-/// Four lines of each of `C` runs of them, from line `4 * four` on.
+/// Each of `C` runs of lines as quads.
 #[inline(always)]
-fn fours_of<const C: usize>(lines: [&[Line]; C], four: usize) -> [[&[i8; 64]; 4]; C] {
-    let mut fours = [[&[0; 64]; 4]; C];
+fn quads_of<const C: usize>(lines: [&[Line]; C]) -> [&[[i8; 64]]; C] {
+    let mut quads = [&[][..]; C];
     for c in 0..C {
-        let of_four = &lines[c][4 * four..][..4];
-        for i in 0..4 {
-            fours[c][i] = bytemuck::cast_ref(&of_four[i]);
-        }
+        quads[c] = bytemuck::cast_slice(lines[c]);
     }
-    fours
-}
-
-/// What these lines are multiplied by in `R` rows.
-#[inline(always)]
-fn inputs_of<const R: usize>(rows: [&[i32]; R], four: usize) -> [&[i32; 4]; R] {
-    let mut inputs = [&[0; 4]; R];
-    for r in 0..R {
-        inputs[r] = &rows[r].as_chunks().0[four];
-    }
-    inputs
+    quads
 }
 
 impl DenseAttention {

@@ -53,7 +53,6 @@ pub(super) struct Block<'a> {
 
 impl<'a> Block<'a> {
     /// The scales and values of group `index`, where there is one.
-    #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     pub(super) fn group(&self, index: usize) -> Option<(&'a [u16; 16], &'a Values)> {
         match self.pairs.get(index / 2) {
@@ -196,34 +195,38 @@ impl Op for TileOp<'_, '_> {
 impl Tile for TileOp<'_, '_> {
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const B: usize, const C: usize>(&self, s: S, row: usize, block: usize) -> usize {
-        // Loops rather than `array::from_fn`, whose closures end up outside of the tier's features: a call for each block
-        // costs a tenth of the speed with one row.
+        // Loops over numbers rather than `array::from_fn`, whose closures end up outside of the tier's features (a call for each block
+        // costs a tenth of the speed with one row), and rather than iterators, which would keep blocks in memory.
         let mut blocks = [Block::new(self.w.block(block)); B];
-        for (b, slot) in blocks.iter_mut().enumerate().skip(1) {
-            *slot = Block::new(self.w.block(block + b));
+        for b in 1..B {
+            blocks[b] = Block::new(self.w.block(block + b));
         }
         let mut sums = [[s.zero(); B]; R];
         let mut cells = self.cells[row..].chunks(self.tile_rows);
-        for p in 0..blocks[0].pairs.len() {
-            for odd in 0..2 {
-                let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>()) else {
+        if B > 1 {
+            for (g, cells) in cells.enumerate() {
+                let (Some(cells), Some(first)) = (cells.first_chunk::<R>(), blocks[0].group(g)) else {
                     break;
                 };
-                let mut weights = [(&blocks[0].pairs[p].scales[odd], &blocks[0].pairs[p].values[odd]); B];
-                for (slot, block) in weights.iter_mut().zip(&blocks).skip(1) {
-                    *slot = (&block.pairs[p].scales[odd], &block.pairs[p].values[odd]);
+                let mut weights = [first; B];
+                for b in 1..B {
+                    weights[b] = blocks[b].group(g).unwrap_or(first);
                 }
                 group::<S, R, B, C>(s, weights, cells, self.ahead, &mut sums);
             }
-        }
-        if !blocks[0].last.is_empty()
-            && let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>())
-        {
-            let mut weights = [(&blocks[0].last[0].scales[0], &blocks[0].last[0].values); B];
-            for (slot, block) in weights.iter_mut().zip(&blocks).skip(1) {
-                *slot = (&block.last[0].scales[0], &block.last[0].values);
+        } else {
+            // One block streams by, and to ask for the place of each group would take a twentieth of one row's time.
+            for pair in blocks[0].pairs {
+                for (scales, values) in pair.scales.iter().zip(&pair.values) {
+                    let Some(cells) = cells.next().and_then(|c| c.first_chunk::<R>()) else {
+                        break;
+                    };
+                    group::<S, R, B, C>(s, [(scales, values); B], cells, self.ahead, &mut sums);
+                }
             }
-            group::<S, R, B, C>(s, weights, cells, self.ahead, &mut sums);
+            if let ([last], Some(cells)) = (blocks[0].last, cells.next().and_then(|c| c.first_chunk::<R>())) {
+                group::<S, R, B, C>(s, [(&last.scales[0], &last.values); B], cells, self.ahead, &mut sums);
+            }
         }
         // SAFETY: parts have disjoint runs of blocks.
         unsafe { store(s, self.target, self.first_row + row, block, sums) };

@@ -2,7 +2,7 @@
 
 use super::level::Any;
 use super::{Arm, Level};
-use crate::vector::{Op, Simd};
+use crate::vector::{Op, Simd, check_runs};
 use std::arch::{aarch64::*, asm};
 
 type F = [float32x4_t; 4];
@@ -453,13 +453,42 @@ impl<L: Level> Simd for Arm<L> {
         dot_quads::<L, 3, P, R, C>(self, acc, &q, &x, &inputs);
     }
     #[inline(always)]
-    fn dot_plain_fours<const P: usize, const R: usize, const C: usize>(
+    fn dot_runs<const P: usize, const R: usize, const C: usize>(
         self,
         acc: &mut [[[I; C]; R]; P],
-        q: [[&[i8; 64]; 4]; C],
-        x: [[&[i32; 4]; R]; P],
+        count: usize,
+        q: [&[[i8; 64]]; C],
+        step: usize,
+        x: [[&[i32]; R]; P],
     ) {
-        self.dot_fours(acc, q, x);
+        check_runs(count, &q, step, &x);
+        for first in (0..count).step_by(4) {
+            let (mut quads, mut inputs) = ([[&[0; 64]; 4]; C], [[&[0; 4]; R]; P]);
+            for c in 0..C {
+                for i in 0..4 {
+                    // SAFETY: there are quads up to `count`, which has been checked and is made of fours.
+                    quads[c][i] = unsafe { q[c].get_unchecked((first + i) * step) };
+                }
+            }
+            for p in 0..P {
+                for r in 0..R {
+                    // SAFETY: as above, of inputs.
+                    inputs[p][r] = unsafe { &*x[p][r].as_ptr().add(first).cast() };
+                }
+            }
+            self.dot_fours(acc, quads, inputs);
+        }
+    }
+    #[inline(always)]
+    fn dot_plain_runs<const P: usize, const R: usize, const C: usize>(
+        self,
+        acc: &mut [[[I; C]; R]; P],
+        count: usize,
+        q: [&[[i8; 64]]; C],
+        step: usize,
+        x: [[&[i32]; R]; P],
+    ) {
+        self.dot_runs(acc, count, q, step, x);
     }
     #[inline(always)]
     fn no_bytes(self) -> Bytes {
