@@ -65,7 +65,9 @@ impl Exec<'_> {
             self.for_few_rows(w, rows, &|blocks| run(blocks, 1));
         } else {
             let cost_ns = w.layout().data_bytes() / BITS * 8 / 160 * rows;
-            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| run(blocks, MAX_BLOCKS));
+            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, MAX_BLOCKS, &|blocks| {
+                run(blocks, MAX_BLOCKS)
+            });
         }
     }
 }

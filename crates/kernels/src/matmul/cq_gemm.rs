@@ -6,7 +6,7 @@
 
 use super::cq::{Group, Groups, Product, begin_path};
 use super::rotated::RotatedCell;
-use super::tile::{begin, end};
+use super::tile::{Dots, Scale, begin};
 use super::{AHEAD, TILE_ROWS, fetch_ahead};
 use cactus_quant::BLOCK_ROWS;
 use cactus_quant::cq::{CQ_GRAIN, CQ_GROUP};
@@ -77,7 +77,7 @@ impl<const BITS: usize> Product<'_, '_, BITS> {
             let mut scales = [&[0; BLOCK_ROWS]; M];
             for (b, block) in blocks.clone().enumerate().take(M) {
                 let block = self.w.block(block);
-                look_up(s, &group, block, blocks.len() == 1, &mut lines[b]);
+                look_up(s, &group, block, rows.start == 0, &mut lines[b]);
                 scales[b] = group.of(block).0;
             }
             for first in rows.clone().step_by(TILE_ROWS) {
@@ -95,11 +95,18 @@ impl<const BITS: usize> Product<'_, '_, BITS> {
             }
         }
         // Row after row, as the blocks of a row are neighbours in memory and its rows are far apart.
+        let plain = self.target.is_plain(&blocks);
         for (r, row) in rows.enumerate() {
             for (sums, block) in sums.iter().zip(blocks.clone()) {
                 // SAFETY: the first group has written the sums of all these rows and blocks, and `parts` has asserted that there
                 // is one. Parts have disjoint runs of blocks.
-                unsafe { self.target.store(s, row, block, sums[r].assume_init()) };
+                unsafe {
+                    let sums = sums[r].assume_init();
+                    match plain {
+                        true => self.target.store_plain(s, row, block, sums),
+                        false => self.target.store(s, row, block, sums),
+                    }
+                }
             }
         }
     }
@@ -206,52 +213,55 @@ impl<S: Simd, const M: usize> GroupTile<'_, S, M> {
             return R;
         };
         let mut dots = begin::<S, _, R, B, C>(s, cells);
-        if R * B > 8 {
-            // Not chunk by chunk, as the compiler would not leave the inner loop one, and then has too few registers.
-            for line in 0..(self.chunks * CHUNK_LINES).min(LINES) {
-                // SAFETY: `look_up` has written the lines of this number of chunks.
-                let mut quads = [unsafe { self.lines[block][line].assume_init() }; B];
-                for b in 1..B {
-                    // SAFETY: as above.
-                    quads[b] = unsafe { self.lines[block + b][line].assume_init() };
-                }
-                for r in 0..R {
-                    for b in 0..B {
-                        dots[r][b][0] = s.dot(dots[r][b][0], quads[b], cells[r].quads[line]);
+        let lines = self.chunks * CHUNK_LINES;
+        assert!(lines <= LINES, "a group of {lines} lines");
+        // A number that the compiler does not know: it would not leave the loop one, and would read all lines before it.
+        for first in (0..std::hint::black_box(lines)).step_by(C) {
+            for chain in 0..C {
+                let line = first + chain;
+                for b in 0..B {
+                    // SAFETY: `look_up` has written the lines of this number of chunks, which are whole turns of the chains.
+                    let quads = unsafe { self.lines[block + b].get_unchecked(line).assume_init() };
+                    for r in 0..R {
+                        // SAFETY: a cell has as many quads as a group has lines.
+                        let x = unsafe { *cells[r].quads.get_unchecked(line) };
+                        dots[r][b][chain] = s.dot(dots[r][b][chain], quads, x);
                     }
                 }
             }
+        }
+        if self.begins {
+            self.end::<R, B, C, true>(s, &dots, cells, row, block, all);
         } else {
-            for c in 0..self.chunks.min(LINES / CHUNK_LINES) {
-                for j in 0..CHUNK_LINES {
-                    let line = CHUNK_LINES * c + j;
-                    for b in 0..B {
-                        // SAFETY: `look_up` has written the lines of this number of chunks.
-                        let quads = unsafe { self.lines[block + b][line].assume_init() };
-                        for r in 0..R {
-                            dots[r][b][j % C] = s.dot(dots[r][b][j % C], quads, cells[r].quads[line]);
-                        }
-                    }
-                }
-            }
-        }
-        let mut sums = [[s.zero(); B]; R];
-        let mut weights = [(self.scales[block], ()); B];
-        for b in 0..B {
-            weights[b].0 = self.scales[block + b];
-            for r in 0..R {
-                if !self.begins {
-                    // SAFETY: the first group has written all sums.
-                    sums[r][b] = unsafe { all[block + b][self.first + row + r].assume_init() };
-                }
-            }
-        }
-        end(s, &dots, &weights, cells, &mut sums);
-        for b in 0..B {
-            for r in 0..R {
-                all[block + b][self.first + row + r].write(sums[r][b]);
-            }
+            self.end::<R, B, C, false>(s, &dots, cells, row, block, all);
         }
         R
+    }
+    /// Adds a group's integer sums to those of the groups before, of which there are none if it is the `FIRST`. One sum after the other: all of them beside the integer
+    /// sums do not fit into registers.
+    #[inline(always)]
+    fn end<const R: usize, const B: usize, const C: usize, const FIRST: bool>(
+        &self,
+        s: S,
+        dots: &Dots<S::I, R, B, C>,
+        cells: &[RotatedCell; R],
+        row: usize,
+        block: usize,
+        all: &mut [Sums<S>; M],
+    ) {
+        for b in 0..B {
+            let Some(sums) = all[block + b][self.first + row..].first_chunk_mut::<R>() else {
+                return;
+            };
+            let scale = Scale::new(s, self.scales[block + b]);
+            for r in 0..R {
+                let before = match FIRST {
+                    true => s.zero(),
+                    // SAFETY: the first group has written all sums.
+                    false => unsafe { sums[r].assume_init() },
+                };
+                sums[r].write(scale.add(s, &dots[r][b], &cells[r], before));
+            }
+        }
     }
 }

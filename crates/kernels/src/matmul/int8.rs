@@ -5,7 +5,7 @@
 
 use super::rows::{Cell, QuantizedRows};
 use super::tile::{Tile, begin, end, store, walk};
-use super::{GEMV_ROWS, TILE_ROWS, Target, ahead_of_bytes, fetch_ahead, run_parts};
+use super::{GEMV_ROWS, TILE_ROWS, Target, ahead_of_bytes, fetch_ahead, run_of, run_parts};
 use crate::exec::{Exec, Kernels};
 use crate::parts::part_range;
 use bytemuck::{Pod, Zeroable};
@@ -15,6 +15,9 @@ use std::ops::Range;
 
 /// Bound of a run of blocks that stays in the L2 cache while all tiles of rows visit it.
 const GEMM_RUN_BYTES: usize = 192 << 10;
+
+/// Blocks that a register tile of many rows has at most.
+const WIDE: usize = 2;
 
 /// Rows of each thread from which on threads have rows of their own.
 const ROWS_OF_A_THREAD: usize = 64;
@@ -84,15 +87,15 @@ impl Exec<'_> {
             let cost_ns = w.layout().data_bytes() / 160 * rows;
             let tiles = rows.div_ceil(TILE_ROWS);
             if let Some(runs) = runs_of_rows(w, rows, self.step.width(), cost_ns) {
-                let (blocks, width) = (w.layout().blocks(), self.step.width());
+                let width = self.step.width();
                 self.step.run(runs * width, &|part| {
                     let own = part_range(tiles, width, part / runs);
-                    run_tiles(kernels, w, part_range(blocks, runs, part % runs), 2, x, own, target);
+                    run_tiles(kernels, w, run_of(w, runs, part % runs, WIDE), WIDE, x, own, target);
                 });
                 return;
             }
-            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, &|blocks| {
-                run_tiles(kernels, w, blocks, 2, x, 0..tiles, target);
+            self.for_block_runs(w, cost_ns, GEMM_RUN_BYTES, WIDE, &|blocks| {
+                run_tiles(kernels, w, blocks, WIDE, x, 0..tiles, target);
             });
         }
     }
@@ -102,8 +105,8 @@ impl Exec<'_> {
 /// weights: with few rows or many weights, and on ARM64, whose products of many rows prepare weights once for all.
 fn runs_of_rows(w: &PackedView<'_>, rows: usize, width: usize, cost_ns: usize) -> Option<usize> {
     let own = width > 1 && rows >= ROWS_OF_A_THREAD * width && w.layout().data_bytes() <= BYTES_OF_A_THREAD;
-    let runs = run_parts(w, width, cost_ns, GEMM_RUN_BYTES);
-    (own && cfg!(not(target_arch = "aarch64"))).then(|| runs.div_ceil(width).max(run_parts(w, 1, 0, GEMM_RUN_BYTES)))
+    let runs = |width, cost_ns| run_parts(w, width, cost_ns, GEMM_RUN_BYTES, WIDE);
+    (own && cfg!(not(target_arch = "aarch64"))).then(|| runs(width, cost_ns).div_ceil(width).max(runs(1, 0)))
 }
 
 /// Multiplies tiles of the rows with a run of blocks, taking `wide` blocks at once where the tier can.

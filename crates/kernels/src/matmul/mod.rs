@@ -322,17 +322,18 @@ impl Exec<'_> {
         self.step.run(parts, &|part| f(part_range(blocks, parts, part)));
     }
 
-    /// Calls `f` with the runs of blocks that the parts of a product consist of. `max_run_bytes` bounds a run.
+    /// Calls `f` with the runs of blocks that the parts of a product consist of. `max_run_bytes` bounds a run; all but the last have blocks for whole register tiles of
+    /// `at_once`.
     fn for_block_runs(
         &self,
         w: &PackedView<'_>,
         cost_ns: usize,
         max_run_bytes: usize,
+        at_once: usize,
         f: &(dyn Fn(Range<usize>) + Sync),
     ) {
-        let blocks = w.layout().blocks();
-        let parts = run_parts(w, self.step.width(), cost_ns, max_run_bytes);
-        self.step.run(parts, &|part| f(part_range(blocks, parts, part)));
+        let parts = run_parts(w, self.step.width(), cost_ns, max_run_bytes, at_once);
+        self.step.run(parts, &|part| f(run_of(w, parts, part, at_once)));
     }
 }
 
@@ -349,13 +350,20 @@ fn few_rows_parts(w: &PackedView<'_>, rows: usize, width: usize) -> usize {
         true => RUN_BYTES,
         false => float::RUN_BYTES,
     };
-    run_parts(w, width, cost_ns * rows.div_ceil(4), run_bytes)
+    run_parts(w, width, cost_ns * rows.div_ceil(4), run_bytes, 1)
 }
 
-/// Into how many parts of at most `max_run_bytes` `width` threads cut a product that takes `cost_ns`.
-fn run_parts(w: &PackedView<'_>, width: usize, cost_ns: usize, max_run_bytes: usize) -> usize {
-    let run_blocks = (max_run_bytes / w.layout().block_bytes()).max(1);
-    block_parts(w.layout().blocks(), width, cost_ns, run_blocks)
+/// Into how many parts of at most `max_run_bytes` `width` threads cut a product that takes `cost_ns`, `at_once` blocks being cut together.
+fn run_parts(w: &PackedView<'_>, width: usize, cost_ns: usize, max_run_bytes: usize, at_once: usize) -> usize {
+    let run = (max_run_bytes / (at_once * w.layout().block_bytes())).max(1);
+    block_parts(w.layout().blocks().div_ceil(at_once), width, cost_ns, run)
+}
+
+/// The blocks of a part of [`run_parts`].
+fn run_of(w: &PackedView<'_>, parts: usize, part: usize, at_once: usize) -> Range<usize> {
+    let blocks = w.layout().blocks();
+    let run = part_range(blocks.div_ceil(at_once), parts, part);
+    run.start * at_once..blocks.min(run.end * at_once)
 }
 
 /// Where the results of a product go.
@@ -394,6 +402,31 @@ impl Target<'_> {
             // SAFETY: as above.
             let out = unsafe { Stretches::new(&self.out, at, end - first, rows.len(), self.stride) };
             unary_stretches(self.kernels, activation, &out);
+        }
+    }
+
+    /// Whether the outputs of `blocks` are whole vectors to which nothing is added but what was there.
+    #[inline(always)]
+    fn is_plain(&self, blocks: &Range<usize>) -> bool {
+        let Epilogue { bias, row_bias, .. } = self.epilogue;
+        bias.is_none() && row_bias.is_none() && self.peaks.is_none() && blocks.end * BLOCK_ROWS <= self.n
+    }
+
+    /// As [`Target::store`] where blocks are plain ([`Target::is_plain`]).
+    ///
+    /// # Safety
+    /// As of [`Target::store`].
+    #[inline(always)]
+    unsafe fn store_plain<S: Simd>(&self, s: S, row: usize, block: usize, sums: S::F) {
+        let at = row * self.stride + block * BLOCK_ROWS;
+        // SAFETY: as of `store`.
+        let out = unsafe { self.out.piece(at..at + BLOCK_ROWS) };
+        if let Some(out) = out.first_chunk_mut() {
+            let sums = match self.epilogue.accumulate {
+                true => s.add(s.load(out), sums),
+                false => sums,
+            };
+            s.store(sums, out);
         }
     }
 

@@ -84,6 +84,38 @@ pub(super) fn begin<S: Simd, A: Activation, const R: usize, const B: usize, cons
     dots
 }
 
+/// The scales of a group of 16 outputs, with what takes the shift of [`begin`] away.
+pub(super) struct Scale<S: Simd> {
+    scale: S::F,
+    back: S::F,
+}
+
+impl<S: Simd> Scale<S> {
+    /// Those in half precision.
+    #[inline(always)]
+    pub(super) fn new(s: S, scale: &[u16; 16]) -> Self {
+        let scale = s.load_f16(scale);
+        // Exact, as a scale has 11 bits and the shift two. So one fused multiply-add is what conversion and product are.
+        let back = s.mul(scale, s.splat(-ROUNDING_SHIFT));
+        Self { scale, back }
+    }
+
+    /// `sum` plus integer sums in `C` chains, times these scales and that of the activations.
+    #[inline(always)]
+    pub(super) fn add<A: Activation, const C: usize>(&self, s: S, dots: &[S::I; C], cell: &A, sum: S::F) -> S::F {
+        let mut dot = dots[0];
+        for &chain in &dots[1..] {
+            dot = s.add_i(dot, chain);
+        }
+        let product = if S::TILE_ROWS >= 8 {
+            s.fma(s.floats(dot), self.scale, self.back)
+        } else {
+            s.mul(s.to_float(dot), self.scale)
+        };
+        s.fma(product, s.splat(cell.scale()), sum)
+    }
+}
+
 /// Adds a group's integer sums, times the scales of `weights` (in half precision, beside their values) and of `cells`, to
 /// `sums`.
 #[inline(always)]
@@ -95,20 +127,9 @@ pub(super) fn end<S: Simd, A: Activation, W, const R: usize, const B: usize, con
     sums: &mut [[S::F; B]; R],
 ) {
     for b in 0..B {
-        let scale = s.load_f16(weights[b].0);
-        // Exact, as a scale has 11 bits and the shift two. So one fused multiply-add is what conversion and product are.
-        let back = s.mul(scale, s.splat(-ROUNDING_SHIFT));
+        let scale = Scale::new(s, weights[b].0);
         for r in 0..R {
-            let mut dot = dots[r][b][0];
-            for &chain in &dots[r][b][1..] {
-                dot = s.add_i(dot, chain);
-            }
-            let product = if S::TILE_ROWS >= 8 {
-                s.fma(s.floats(dot), scale, back)
-            } else {
-                s.mul(s.to_float(dot), scale)
-            };
-            sums[r][b] = s.fma(product, s.splat(cells[r].scale()), sums[r][b]);
+            sums[r][b] = scale.add(s, &dots[r][b], &cells[r], sums[r][b]);
         }
     }
 }
