@@ -146,10 +146,16 @@ pub(super) unsafe fn store<S: Simd, const R: usize, const B: usize>(
     block: usize,
     sums: [[S::F; B]; R],
 ) {
-    for (r, sums) in sums.iter().enumerate() {
-        for (b, &sums) in sums.iter().enumerate() {
+    let plain = target.is_plain(&(block..block + B));
+    for r in 0..R {
+        for b in 0..B {
             // SAFETY: promised by the caller.
-            unsafe { target.store(s, row + r, block + b, sums) };
+            unsafe {
+                match plain {
+                    true => target.store_plain(s, row + r, block + b, sums[r][b]),
+                    false => target.store(s, row + r, block + b, sums[r][b]),
+                }
+            }
         }
     }
 }
