@@ -49,7 +49,7 @@ pub(crate) fn exp2_weight<S: Simd>(s: S, x: S::F) -> S::F {
 #[inline(always)]
 pub(crate) fn exp2_weights<S: Simd, const N: usize>(s: S, mut x: [S::F; N]) -> [S::F; N] {
     let shift = s.splat(ROUNDING_SHIFT);
-    let (mut shifted, mut e) = (x, x);
+    let mut shifted = x;
     for i in 0..N {
         x[i] = s.max(x[i], s.splat(-125.0));
     }
@@ -58,13 +58,8 @@ pub(crate) fn exp2_weights<S: Simd, const N: usize>(s: S, mut x: [S::F; N]) -> [
     }
     for i in 0..N {
         x[i] = s.sub(x[i], s.sub(shifted[i], shift));
-        e[i] = s.splat(EXP2_FRACTION[0]);
     }
-    for step in 1..EXP2_FRACTION.len() {
-        for i in 0..N {
-            e[i] = s.fma(e[i], x[i], s.splat(EXP2_FRACTION[step]));
-        }
-    }
+    let mut e = exp2_fractions(s, x);
     for i in 0..N {
         // The integer part of x lies in the low bits of `shifted`; what is above leaves the word.
         e[i] = s.floats(s.add_i(s.bits(e[i]), s.shl_i::<23>(s.bits(shifted[i]))));
@@ -79,7 +74,7 @@ pub(crate) fn exp2_share<S: Simd>(s: S, x: S::F) -> S::F {
     // Written so that NaN passes.
     let bounded = s.max(limit, x);
     let shifted = s.add(bounded, s.splat(ROUNDING_SHIFT));
-    let e = exp2_fraction(s, s.sub(bounded, s.sub(shifted, s.splat(ROUNDING_SHIFT))));
+    let [e] = exp2_fractions(s, [s.sub(bounded, s.sub(shifted, s.splat(ROUNDING_SHIFT)))]);
     let power = s.floats(s.add_i(s.shl_i::<23>(s.bits(shifted)), s.splat_i(127 << 23)));
     s.select(s.lt(x, limit), s.zero(), s.mul(e, power))
 }
@@ -100,22 +95,16 @@ pub(crate) fn exp2_byte<S: Simd>(s: S, x: S::F, shift: f32) -> S::I {
     s.bits(s.add(e, s.splat(ROUNDING_SHIFT + shift)))
 }
 
-/// `2^r` for `|r| <= 1/2`: coefficients of a polynomial, the highest power's first.
-const EXP2_FRACTION: [f32; 6] = [
-    1.112_542_2e-3,
-    9.666_283e-3,
-    5.557_400_7e-2,
-    2.402_235_1e-1,
-    6.931_428_3e-1,
-    1.0,
-];
-
-/// `2^r` for `|r| <= 1/2`.
+/// `2^r` for `|r| <= 1/2`, of several vectors.
 #[inline(always)]
-fn exp2_fraction<S: Simd>(s: S, r: S::F) -> S::F {
-    let mut p = s.splat(EXP2_FRACTION[0]);
-    for step in 1..EXP2_FRACTION.len() {
-        p = s.fma(p, r, s.splat(EXP2_FRACTION[step]));
+fn exp2_fractions<S: Simd, const N: usize>(s: S, r: [S::F; N]) -> [S::F; N] {
+    let rest = [9.666_283e-3, 5.557_400_7e-2, 2.402_235_1e-1, 6.931_428_3e-1, 1.0];
+    // (2^r - 1) / r, and at last 2^r.
+    let mut p = [s.splat(1.112_542_2e-3); N];
+    for coefficient in rest {
+        for i in 0..N {
+            p[i] = s.fma(p[i], r[i], s.splat(coefficient));
+        }
     }
     p
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use cactus_base::{Pool, Step};
-use cactus_kernels::{Epilogue, ErrorKind, Exec, Kernels, QuantizedRows};
+use cactus_kernels::{Activations, Epilogue, ErrorKind, Exec, Kernels, QuantizedRows};
 use cactus_quant::{PackedView, Packing, pack};
 use cactus_testkit::noise;
 use proptest::prelude::*;
@@ -107,20 +107,26 @@ fn linear_rows_in_any_grouping_give_equal_bits() {
     assert_any_grouping_gives_equal_bits(&MATRIX_PACKINGS, 96);
 }
 
-/// With so many rows threads have rows of their own, unless there are many weights.
+/// With so many rows threads have rows of their own, unless there are many weights; with so many outputs runs have whole register tiles, and the last one a part of one.
 #[test]
 fn linear_of_many_rows_gives_equal_bits_for_any_number_of_threads() {
-    for (n, k, rows) in [(70, 96, 128), (33, 64, 203)] {
-        let packed = pack(Packing::Int8G32, n, k, &noise(n * k, 3)).unwrap();
+    for (packing, n, k, rows) in [
+        (Packing::Int8G32, 70, 96, 128),
+        (Packing::Int8G32, 33, 64, 203),
+        (Packing::Int8G32, 1000, 64, 12),
+        (Packing::Int8G32, 520, 64, 200),
+        (Packing::Tcq4G128, 70, 96, 130),
+        (Packing::Tcq4G128, 1800, 128, 12),
+    ] {
+        let packed = pack(packing, n, k, &noise(n * k, 3)).unwrap();
         let x = noise(rows * k, 4);
         let product = |kernels, threads| {
             let pool = Pool::new(threads);
             let step = pool.step(threads);
             let exec = Exec { kernels, step: &step };
-            let mut memory = vec![0u32; QuantizedRows::bytes(rows, k).unwrap() / 4];
-            let memory = bytemuck::cast_slice_mut(&mut memory);
+            let mut memory = vec![0.0; Activations::bytes(packing, rows, k).unwrap() / 4];
             let mut out = vec![f32::NAN; rows * n];
-            let x = exec.activations(Packing::Int8G32, &x, [rows, k], None, memory);
+            let x = exec.activations(packing, &x, [rows, k], None, &mut memory);
             exec.linear(&packed.view(), x, rows, Epilogue::default(), &mut out);
             out.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
         };
@@ -128,7 +134,11 @@ fn linear_of_many_rows_gives_equal_bits_for_any_number_of_threads() {
         for kernels in Kernels::available() {
             for threads in [2, 3] {
                 let found = product(kernels, threads);
-                assert!(found == first, "{n} {k} {rows}, {}, {threads} threads", kernels.tier());
+                assert!(
+                    found == first,
+                    "{packing} {n} {k} {rows}, {}, {threads} threads",
+                    kernels.tier()
+                );
             }
         }
     }

@@ -22,7 +22,7 @@ macro_rules! one_by_one {
         let mut sums = *$acc;
         // A number that the compiler does not know: it would not leave the loop one, and then has too few registers.
         for i in 0..std::hint::black_box($count) {
-            // SAFETY: there are quads and inputs up to `count`, which has just been checked.
+            // SAFETY: there are quads and inputs up to `count`, and their places are no larger than can be, which has just been checked.
             let mut quads = [$s.$load(unsafe { $q[0].get_unchecked(i * $step) }); C];
             for c in 1..C {
                 // SAFETY: as above.
@@ -51,8 +51,10 @@ pub(crate) fn check_runs<const P: usize, const R: usize, const C: usize>(
     x: &[[&[i32]; R]; P],
 ) {
     assert!(count.is_multiple_of(4), "dot_runs: no whole fours");
+    let last = count.checked_sub(1).map(|last| last.checked_mul(step));
     for c in 0..C {
-        assert!(count == 0 || q[c].len() > (count - 1) * step, "dot_runs: too few quads");
+        let there = last.is_none_or(|last| last.is_some_and(|last| last < q[c].len()));
+        assert!(there, "dot_runs: too few quads");
     }
     for p in 0..P {
         for r in 0..R {
@@ -260,7 +262,7 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
     /// with `x[p][r][i]`, for `i` from 0 to `count`.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When `count` is no multiple of four, and when there are fewer quads or inputs.
     #[inline(always)]
     fn dot_runs<const P: usize, const R: usize, const C: usize>(
         self,

@@ -253,17 +253,21 @@ impl Inputs {
         let [a, b, c, d, e, f] = inputs.each_ref();
         let mut runs = dots;
         s.dot_fours(&mut dots, quads, [[a, b, c], [d, e, f]]);
-        // The same, every third of the lines there are.
+        // The same lines, every third of those there are, and then once more.
         let apart = |fours: [[&[i8; 64]; 4]; 2]| {
-            fours.map(|four| std::array::from_fn::<_, 10, _>(|i| if i % 3 == 0 { *four[i / 3] } else { [7; 64] }))
+            fours.map(|four| std::array::from_fn::<_, 22, _>(|i| if i % 3 == 0 { *four[i / 3 % 4] } else { [7; 64] }))
         };
+        let twice = |inputs: &[[i32; 4]; 6]| inputs.map(|x| [x, x].as_flattened().to_vec());
         let [first, second] = apart(quads);
-        let [a, b, c, d, e, f] = inputs.each_ref().map(|x| &x[..]);
+        let all = twice(&inputs);
+        let [a, b, c, d, e, f] = all.each_ref().map(|x| &x[..]);
         s.dot_runs(&mut runs, 4, [&first, &second], 3, [[a, b, c], [d, e, f]]);
+        s.dot_runs(&mut runs, 0, [&[], &[]], usize::MAX, [[&[]; 3]; 2]);
         let mut sums = [[[s.load_i(&self.i); 2]; 3]; 2];
-        let [a, b, c, d, e, f] = plain.each_ref().map(|x| &x[..]);
         let [first, second] = apart(quads_plain);
-        s.dot_plain_runs(&mut sums, 4, [&first, &second], 3, [[a, b, c], [d, e, f]]);
+        let all = twice(&plain);
+        let [a, b, c, d, e, f] = all.each_ref().map(|x| &x[..]);
+        s.dot_plain_runs(&mut sums, 8, [&first, &second], 3, [[a, b, c], [d, e, f]]);
         [dots, runs, sums].map(|chains| {
             let mut flat = [chains[0][0][0]; 12];
             for (at, chain) in chains.as_flattened().as_flattened().iter().enumerate() {
@@ -404,5 +408,46 @@ fn tiers_are_those_that_are_expected() {
     if let Ok(expected) = std::env::var("CACTUS_TEST_TIERS") {
         let found: Vec<&str> = Isa::available().skip(1).map(|isa| isa.tier().name()).collect();
         assert_eq!(found.join(", "), expected);
+    }
+}
+
+struct RunOf {
+    count: usize,
+    quads: usize,
+    step: usize,
+    inputs: usize,
+}
+
+impl Op for RunOf {
+    type Output = ();
+
+    fn eval<S: Simd>(self, s: S) {
+        let (quads, inputs) = (vec![[1; 64]; self.quads], vec![1; self.inputs]);
+        s.dot_runs(&mut [[[s.splat_i(0)]]], self.count, [&quads], self.step, [[&inputs]]);
+    }
+}
+
+#[test]
+fn runs_of_quads_that_are_not_there_panic() {
+    for isa in Isa::available() {
+        for (count, quads, step, inputs) in [
+            (2, 4, 1, 4),
+            (4, 3, 1, 4),
+            (4, 9, 3, 4),
+            (4, 4, 1, 3),
+            (4, 1, usize::MAX / 3 + 1, 4),
+        ] {
+            let run = RunOf {
+                count,
+                quads,
+                step,
+                inputs,
+            };
+            let outcome = std::panic::catch_unwind(|| isa.dispatch(run));
+            assert!(
+                outcome.is_err(),
+                "{isa:?}: {count} of {quads} quads, {step} apart, and {inputs} inputs"
+            );
+        }
     }
 }

@@ -3,8 +3,9 @@
 //! Scores: `score = fma(k[d], q[d] * factor, score)` from zero, `d` in order. Output: per block a chain
 //! `o = fma(p[t], v[t], o)` from zero over the visible positions in order. All in `f32`, to which halves convert exactly.
 
-use super::{Cache, Lines, MAX_QUERIES, Merged, Scores, Tile};
-use crate::kv::{BLOCK_TOKENS, HalfBlock, MAX_HEAD_DIM};
+use super::softmax::Merged;
+use super::{Cache, Lines, MAX_ELEMS, Scores, Tile};
+use crate::kv::{BLOCK_TOKENS, HalfBlock};
 use crate::stack::Stack;
 use cactus_simd::Simd;
 use std::ops::Range;
@@ -34,7 +35,7 @@ macro_rules! with_tile {
 }
 
 /// Scaled queries, `[dim][queries]`.
-pub(super) struct Queries(Stack<f32, { MAX_QUERIES * MAX_HEAD_DIM }>);
+pub(super) struct Queries(Stack<f32, MAX_ELEMS>);
 
 pub(super) struct Weights {
     p: [[f32; BLOCK_TOKENS]; ROWS],

@@ -10,7 +10,8 @@
 //! before, `n` is 127, and one plane holds them. So no weight is off by more than 3.1e-5 of the largest of its block, or by more than
 //! 6.2e-5 of the sum of all.
 
-use super::{Cache, Lines, MAX_QUERIES, MAX_ROWS, Merged, Scores, Tile, lanes_of, with_few_rows, with_rows};
+use super::softmax::{Merged, lanes_of};
+use super::{Cache, Lines, MAX_ELEMS, MAX_ROWS, Scores, Tile, with_few_rows, with_rows};
 use crate::kv::{BLOCK_TOKENS, GROUP, Int8Block, MAX_HEAD_DIM, Rotated};
 use crate::math::ROUNDING_SHIFT;
 use crate::matmul::Cell;
@@ -27,7 +28,7 @@ const TOP_WEIGHTS: [f32; 2] = [16383.0, 127.0];
 pub(super) struct Int8;
 
 /// Quantized queries, `[groups][queries]`; instead of their sums they have what sums of products begin with.
-pub(super) struct Queries(Stack<Cell, { MAX_QUERIES * MAX_GROUPS }>);
+pub(super) struct Queries(Stack<Cell, { MAX_ELEMS / GROUP }>);
 
 /// What the value scales of a group contribute to the weights of one block.
 #[derive(Clone, Copy, Zeroable)]

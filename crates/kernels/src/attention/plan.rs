@@ -1,6 +1,7 @@
 //! How the queries of a run are cut into tiles.
 
-use super::{FEW, MAX_QUERIES, MAX_ROWS};
+use super::{FEW, MAX_ELEMS, MAX_QUERIES, MAX_ROWS};
+use crate::kv::KvLayout;
 use std::ops::Range;
 
 /// Reading keys and values, in units of what is computed with them for one query.
@@ -20,35 +21,38 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(kv_heads: usize, group: usize, rows: usize, threads: usize) -> Self {
+    pub(super) fn new(layout: &KvLayout, group: usize, rows: usize, threads: usize) -> Self {
+        let (kv_heads, most) = (layout.kv_heads(), most_queries(layout));
         // What the thread with most tiles does: each reads keys and values once, and computes for each of its queries.
         let cost = |heads: usize| {
-            let tiles = kv_heads * group.div_ceil(heads) * rows.div_ceil(Self::rows_of(heads, rows));
-            tiles.div_ceil(threads) * (READ_COST + heads * Self::rows_of(heads, rows))
+            let tile_rows = rows_of(most, heads, rows);
+            let tiles = kv_heads * group.div_ceil(heads) * rows.div_ceil(tile_rows);
+            tiles.div_ceil(threads) * (READ_COST + heads * tile_rows)
         };
-        let most = group.min(MAX_QUERIES);
+        let most = group.min(most);
         // Of equals the one with the fewest reads.
         let tile_heads = (1..=most).rev().min_by_key(|&heads| cost(heads)).unwrap_or(most);
         // As many KV heads as leave the thread with most of them no more than it would have one by one.
         let most_heads = kv_heads.div_ceil(threads);
         let is_even = |joined: &usize| kv_heads.div_ceil(*joined).div_ceil(threads) * joined <= most_heads;
         let joined = (1..=kv_heads.min(FEW)).rev().find(is_even).unwrap_or(1);
-        Self::of(kv_heads, group, rows, tile_heads, joined)
+        Self::of(layout, group, rows, tile_heads, joined)
     }
 
     /// As many query heads in a tile as it can have: keys and values are read as few times as can be. `joined` as for [`Plan::of`].
-    pub(super) fn few_reads(kv_heads: usize, group: usize, rows: usize, joined: usize) -> Self {
-        Self::of(kv_heads, group, rows, group.min(MAX_QUERIES), joined)
+    pub(super) fn few_reads(layout: &KvLayout, group: usize, rows: usize, joined: usize) -> Self {
+        Self::of(layout, group, rows, group.min(most_queries(layout)), joined)
     }
 
     /// At most `joined` KV heads are in a tile, where few queries read them.
-    fn of(kv_heads: usize, group: usize, rows: usize, tile_heads: usize, joined: usize) -> Self {
-        let tile_rows = Self::rows_of(tile_heads, rows);
+    fn of(layout: &KvLayout, group: usize, rows: usize, tile_heads: usize, joined: usize) -> Self {
+        let tile_rows = rows_of(most_queries(layout), tile_heads, rows);
         // Tiles of a part of a group, or of some of many rows, are of one KV head.
         let fit = match tile_heads == group && tile_rows == rows {
             true => FEW / (tile_heads * tile_rows),
             false => 1,
         };
+        let kv_heads = layout.kv_heads();
         Self {
             kv_heads,
             joined: joined.min(fit).clamp(1, kv_heads),
@@ -58,13 +62,6 @@ impl Plan {
             rows,
             tile_rows,
         }
-    }
-
-    /// Rows of a tile of so many heads: where it can be, all register tiles are full.
-    fn rows_of(heads: usize, rows: usize) -> usize {
-        let most = MAX_QUERIES / heads;
-        let full = (1..=most).rev().find(|rows| (rows * heads).is_multiple_of(MAX_ROWS));
-        full.unwrap_or(most).clamp(1, rows.max(1))
     }
 
     pub(super) fn tiles(&self) -> usize {
@@ -84,4 +81,16 @@ impl Plan {
             first_row..(first_row + self.tile_rows).min(self.rows),
         )
     }
+}
+
+/// Most queries of a tile.
+fn most_queries(layout: &KvLayout) -> usize {
+    (MAX_ELEMS / layout.dim()).min(MAX_QUERIES)
+}
+
+/// Rows of a tile of so many heads and at most `most` queries: where it can be, all register tiles are full.
+fn rows_of(most: usize, heads: usize, rows: usize) -> usize {
+    let most = most / heads;
+    let full = (1..=most).rev().find(|rows| (rows * heads).is_multiple_of(MAX_ROWS));
+    full.unwrap_or(most).clamp(1, rows.max(1))
 }

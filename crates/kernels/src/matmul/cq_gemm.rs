@@ -100,13 +100,7 @@ impl<const BITS: usize> Product<'_, '_, BITS> {
             for (sums, block) in sums.iter().zip(blocks.clone()) {
                 // SAFETY: the first group has written the sums of all these rows and blocks, and `parts` has asserted that there
                 // is one. Parts have disjoint runs of blocks.
-                unsafe {
-                    let sums = sums[r].assume_init();
-                    match plain {
-                        true => self.target.store_plain(s, row, block, sums),
-                        false => self.target.store(s, row, block, sums),
-                    }
-                }
+                unsafe { self.target.store_as(s, plain, row, block, sums[r].assume_init()) };
             }
         }
     }
@@ -213,6 +207,7 @@ impl<S: Simd, const M: usize> GroupTile<'_, S, M> {
             return R;
         };
         let mut dots = begin::<S, _, R, B, C>(s, cells);
+        const { assert!(CHUNK_LINES.is_multiple_of(C), "chains of a part of a chunk") };
         let lines = self.chunks * CHUNK_LINES;
         assert!(lines <= LINES, "a group of {lines} lines");
         // A number that the compiler does not know: it would not leave the loop one, and would read all lines before it.
@@ -237,6 +232,7 @@ impl<S: Simd, const M: usize> GroupTile<'_, S, M> {
         }
         R
     }
+
     /// Adds a group's integer sums to those of the groups before, of which there are none if it is the `FIRST`. One sum after the other: all of them beside the integer
     /// sums do not fit into registers.
     #[inline(always)]
@@ -251,7 +247,7 @@ impl<S: Simd, const M: usize> GroupTile<'_, S, M> {
     ) {
         for b in 0..B {
             let Some(sums) = all[block + b][self.first + row..].first_chunk_mut::<R>() else {
-                return;
+                panic!("sums of {R} rows from {} on", self.first + row);
             };
             let scale = Scale::new(s, self.scales[block + b]);
             for r in 0..R {

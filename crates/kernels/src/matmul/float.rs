@@ -1,8 +1,8 @@
 //! Products with float weights.
 
-use super::Target;
+use super::{Runs, Target};
 use crate::exec::Exec;
-use crate::parts::{block_parts, part_range};
+use crate::parts::part_range;
 use cactus_quant::{BLOCK_ROWS, PackedView, Packing};
 use cactus_simd::{Op, Simd};
 use std::mem::MaybeUninit;
@@ -67,22 +67,22 @@ impl Exec<'_> {
         }
         let cost_ns = w.layout().data_bytes() / 32 * rows.div_ceil(4);
         // Many rows: whole groups of blocks, and rows are cut too where there are few groups.
-        let (blocks, width) = (w.layout().blocks(), self.step.width());
-        let groups = blocks.div_ceil(GROUP);
-        let run_groups = (RUN_BYTES / (GROUP * w.layout().block_bytes())).max(1);
+        let (groups, width) = (w.layout().blocks().div_ceil(GROUP), self.step.width());
         let tiles = rows.div_ceil(TURN_ROWS);
-        let cut = if groups < 8 * width { width.min(tiles) } else { 1 };
-        let runs = if cut > 1 {
-            groups.div_ceil(run_groups)
+        let cut = if groups < Runs::WHOLE_FROM * width {
+            width.min(tiles)
         } else {
-            block_parts(groups, width, cost_ns, run_groups)
+            1
         };
-        self.step.run(runs * cut, &|part| {
+        let runs = match cut {
+            1 => Runs::new(w, width, cost_ns, RUN_BYTES, GROUP),
+            _ => Runs::new(w, 1, cost_ns, RUN_BYTES, GROUP),
+        };
+        self.step.run(runs.count * cut, &|part| {
             // Rows vary slowest: the parts of a thread follow one another, and its rows stay in its cache.
-            let groups = part_range(groups, runs, part % runs);
-            let tiles = part_range(tiles, cut, part / runs);
+            let tiles = part_range(tiles, cut, part / runs.count);
             run(
-                groups.start * GROUP..blocks.min(groups.end * GROUP),
+                runs.blocks(part % runs.count),
                 tiles.start * TURN_ROWS..rows.min(tiles.end * TURN_ROWS),
             );
         });

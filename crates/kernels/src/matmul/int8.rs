@@ -4,8 +4,8 @@
 //! of a block, each 16 outputs by 4 inputs, and multiplies each by the 4 integers of every row, broadcast to all lanes.
 
 use super::rows::{Cell, QuantizedRows};
-use super::tile::{Tile, begin, end, store, walk};
-use super::{GEMV_ROWS, TILE_ROWS, Target, ahead_of_bytes, fetch_ahead, run_of, run_parts};
+use super::tile::{Tile, WIDE, begin, end, store, walk};
+use super::{GEMV_ROWS, Runs, TILE_ROWS, Target, ahead_of_bytes, fetch_ahead};
 use crate::exec::{Exec, Kernels};
 use crate::parts::part_range;
 use bytemuck::{Pod, Zeroable};
@@ -15,9 +15,6 @@ use std::ops::Range;
 
 /// Bound of a run of blocks that stays in the L2 cache while all tiles of rows visit it.
 const GEMM_RUN_BYTES: usize = 192 << 10;
-
-/// Blocks that a register tile of many rows has at most.
-const WIDE: usize = 2;
 
 /// Rows of each thread from which on threads have rows of their own.
 const ROWS_OF_A_THREAD: usize = 64;
@@ -88,9 +85,9 @@ impl Exec<'_> {
             let tiles = rows.div_ceil(TILE_ROWS);
             if let Some(runs) = runs_of_rows(w, rows, self.step.width(), cost_ns) {
                 let width = self.step.width();
-                self.step.run(runs * width, &|part| {
-                    let own = part_range(tiles, width, part / runs);
-                    run_tiles(kernels, w, run_of(w, runs, part % runs, WIDE), WIDE, x, own, target);
+                self.step.run(runs.count * width, &|part| {
+                    let own = part_range(tiles, width, part / runs.count);
+                    run_tiles(kernels, w, runs.blocks(part % runs.count), WIDE, x, own, target);
                 });
                 return;
             }
@@ -101,12 +98,17 @@ impl Exec<'_> {
     }
 }
 
-/// Into how many runs each thread cuts the blocks for rows of its own, so that what one has made it reads again, whether or not cores have a cache in common; `None` where threads rather share
+/// The runs that each thread cuts the blocks into for rows of its own, so that what one has made it reads again, whether or not cores have a cache in common; `None` where threads rather share
 /// weights: with few rows or many weights, and on ARM64, whose products of many rows prepare weights once for all.
-fn runs_of_rows(w: &PackedView<'_>, rows: usize, width: usize, cost_ns: usize) -> Option<usize> {
+fn runs_of_rows(w: &PackedView<'_>, rows: usize, width: usize, cost_ns: usize) -> Option<Runs> {
     let own = width > 1 && rows >= ROWS_OF_A_THREAD * width && w.layout().data_bytes() <= BYTES_OF_A_THREAD;
-    let runs = |width, cost_ns| run_parts(w, width, cost_ns, GEMM_RUN_BYTES, WIDE);
-    (own && cfg!(not(target_arch = "aarch64"))).then(|| runs(width, cost_ns).div_ceil(width).max(runs(1, 0)))
+    if !own || cfg!(target_arch = "aarch64") {
+        return None;
+    }
+    let runs = |width, cost_ns| Runs::new(w, width, cost_ns, GEMM_RUN_BYTES, WIDE);
+    let (all, mut own) = (runs(width, cost_ns), runs(1, 0));
+    own.count = own.count.max(all.count.div_ceil(width));
+    Some(own)
 }
 
 /// Multiplies tiles of the rows with a run of blocks, taking `wide` blocks at once where the tier can.

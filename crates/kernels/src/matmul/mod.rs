@@ -72,7 +72,7 @@ fn ahead_of_bytes() -> usize {
     }
 }
 
-/// Asks for the weights `ahead` of those at `bytes`, where blocks come one by one: the tiles that take more of them at once find them in
+/// Asks for the weights `ahead` of those at `bytes`, where `B` is one: tiles that take more blocks at once find them in
 /// the cache.
 #[inline(always)]
 fn fetch_ahead<S: Simd, const B: usize>(s: S, bytes: *const u8, ahead: usize) {
@@ -310,20 +310,18 @@ impl Exec<'_> {
     pub fn expect_linear(&self, w: &PackedView<'_>, rows: usize) {
         let line = FETCH.filter(|_| rows <= GEMV_ROWS);
         self.step.expect(line.map(|line| {
-            let parts = few_rows_parts(w, rows, self.step.width());
-            Ahead::new(w.data(), w.layout().block_bytes(), parts, line)
+            let runs = few_rows_runs(w, rows, self.step.width());
+            Ahead::new(w.data(), w.layout().block_bytes(), runs.count, line)
         }));
     }
 
     /// As [`Exec::for_block_runs`] for so few rows that memory is the limit.
     fn for_few_rows(&self, w: &PackedView<'_>, rows: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
-        let blocks = w.layout().blocks();
-        let parts = few_rows_parts(w, rows, self.step.width());
-        self.step.run(parts, &|part| f(part_range(blocks, parts, part)));
+        let runs = few_rows_runs(w, rows, self.step.width());
+        self.step.run(runs.count, &|run| f(runs.blocks(run)));
     }
 
-    /// Calls `f` with the runs of blocks that the parts of a product consist of. `max_run_bytes` bounds a run; all but the last have blocks for whole register tiles of
-    /// `at_once`.
+    /// Calls `f` with the runs of blocks that the parts of a product consist of, as [`Runs::new`] cuts them.
     fn for_block_runs(
         &self,
         w: &PackedView<'_>,
@@ -332,13 +330,13 @@ impl Exec<'_> {
         at_once: usize,
         f: &(dyn Fn(Range<usize>) + Sync),
     ) {
-        let parts = run_parts(w, self.step.width(), cost_ns, max_run_bytes, at_once);
-        self.step.run(parts, &|part| f(run_of(w, parts, part, at_once)));
+        let runs = Runs::new(w, self.step.width(), cost_ns, max_run_bytes, at_once);
+        self.step.run(runs.count, &|run| f(runs.blocks(run)));
     }
 }
 
-/// Into how many parts `width` threads cut a product of few rows.
-fn few_rows_parts(w: &PackedView<'_>, rows: usize, width: usize) -> usize {
+/// How `width` threads cut a product of few rows.
+fn few_rows_runs(w: &PackedView<'_>, rows: usize, width: usize) -> Runs {
     /// Bound of a run: long enough for the hardware to follow the stream.
     const RUN_BYTES: usize = 1 << 20;
     let bytes = w.layout().data_bytes();
@@ -350,20 +348,39 @@ fn few_rows_parts(w: &PackedView<'_>, rows: usize, width: usize) -> usize {
         true => RUN_BYTES,
         false => float::RUN_BYTES,
     };
-    run_parts(w, width, cost_ns * rows.div_ceil(4), run_bytes, 1)
+    Runs::new(w, width, cost_ns * rows.div_ceil(4), run_bytes, 1)
 }
 
-/// Into how many parts of at most `max_run_bytes` `width` threads cut a product that takes `cost_ns`, `at_once` blocks being cut together.
-fn run_parts(w: &PackedView<'_>, width: usize, cost_ns: usize, max_run_bytes: usize, at_once: usize) -> usize {
-    let run = (max_run_bytes / (at_once * w.layout().block_bytes())).max(1);
-    block_parts(w.layout().blocks().div_ceil(at_once), width, cost_ns, run)
+/// How the blocks of weights are cut into runs.
+struct Runs {
+    count: usize,
+    /// Blocks that stay together.
+    at_once: usize,
+    blocks: usize,
 }
 
-/// The blocks of a part of [`run_parts`].
-fn run_of(w: &PackedView<'_>, parts: usize, part: usize, at_once: usize) -> Range<usize> {
-    let blocks = w.layout().blocks();
-    let run = part_range(blocks.div_ceil(at_once), parts, part);
-    run.start * at_once..blocks.min(run.end * at_once)
+impl Runs {
+    /// Groups of blocks from which on for each thread none of them is cut: with fewer, threads would have too different shares.
+    const WHOLE_FROM: usize = 8;
+
+    /// Runs for `width` threads and a product that takes `cost_ns`, of `max_run_bytes` or of one register tile, whose `at_once` blocks stay together where there are many.
+    fn new(w: &PackedView<'_>, width: usize, cost_ns: usize, max_run_bytes: usize, at_once: usize) -> Self {
+        let blocks = w.layout().blocks();
+        let whole = width <= 1 || blocks.div_ceil(at_once) >= Self::WHOLE_FROM * width;
+        let at_once = if whole { at_once } else { 1 };
+        let run = (max_run_bytes / (at_once * w.layout().block_bytes())).max(1);
+        Self {
+            count: block_parts(blocks.div_ceil(at_once), width, cost_ns, run),
+            at_once,
+            blocks,
+        }
+    }
+
+    /// The blocks of run `run`.
+    fn blocks(&self, run: usize) -> Range<usize> {
+        let groups = part_range(self.blocks.div_ceil(self.at_once), self.count, run);
+        groups.start * self.at_once..self.blocks.min(groups.end * self.at_once)
+    }
 }
 
 /// Where the results of a product go.
@@ -412,20 +429,23 @@ impl Target<'_> {
         bias.is_none() && row_bias.is_none() && self.peaks.is_none() && blocks.end * BLOCK_ROWS <= self.n
     }
 
-    /// As [`Target::store`] where blocks are plain ([`Target::is_plain`]).
+    /// As [`Target::store`], where `plain` says whether the block is ([`Target::is_plain`]), which is asked once for many rows.
     ///
     /// # Safety
-    /// As of [`Target::store`].
+    /// As of [`Target::store`], and `plain` blocks are plain.
     #[inline(always)]
-    unsafe fn store_plain<S: Simd>(&self, s: S, row: usize, block: usize, sums: S::F) {
+    unsafe fn store_as<S: Simd>(&self, s: S, plain: bool, row: usize, block: usize, mut sums: S::F) {
+        if !plain {
+            // SAFETY: this function's contract.
+            return unsafe { self.store(s, row, block, sums) };
+        }
         let at = row * self.stride + block * BLOCK_ROWS;
-        // SAFETY: as of `store`.
+        // SAFETY: as above; a plain block has as many outputs.
         let out = unsafe { self.out.piece(at..at + BLOCK_ROWS) };
         if let Some(out) = out.first_chunk_mut() {
-            let sums = match self.epilogue.accumulate {
-                true => s.add(s.load(out), sums),
-                false => sums,
-            };
+            if self.epilogue.accumulate {
+                sums = s.add(s.load(out), sums);
+            }
             s.store(sums, out);
         }
     }

@@ -6,6 +6,9 @@ use crate::math::ROUNDING_SHIFT;
 use cactus_simd::Simd;
 use std::ops::Range;
 
+/// Blocks that a register tile of many rows has at most.
+pub(super) const WIDE: usize = 2;
+
 /// A tile of the rows times a run of blocks.
 pub(super) trait Tile {
     /// Rows `row..row + R` of the tile times blocks `block..block + B`, integer sums in `C` chains; returns `R`.
@@ -17,8 +20,8 @@ pub(super) trait Tile {
 /// sums are spread over several chains, as one chain's latency is longer than the time in which memory delivers a group.
 #[inline(always)]
 pub(super) fn walk<S: Simd, T: Tile>(s: S, t: &T, mut blocks: Range<usize>, wide: usize, rows: usize) {
-    if S::TILE_ROWS >= 8 && wide == 2 {
-        while blocks.len() >= 2 {
+    if S::TILE_ROWS >= 8 && wide == WIDE {
+        while blocks.len() >= WIDE {
             let mut row = 0;
             while row < rows {
                 row += match rows - row {
@@ -29,7 +32,7 @@ pub(super) fn walk<S: Simd, T: Tile>(s: S, t: &T, mut blocks: Range<usize>, wide
                     _ => t.tile::<S, 4, 2, 1>(s, row, blocks.start),
                 };
             }
-            blocks.start += 2;
+            blocks.start += WIDE;
         }
     }
     for block in blocks {
@@ -150,12 +153,7 @@ pub(super) unsafe fn store<S: Simd, const R: usize, const B: usize>(
     for r in 0..R {
         for b in 0..B {
             // SAFETY: promised by the caller.
-            unsafe {
-                match plain {
-                    true => target.store_plain(s, row + r, block + b, sums[r][b]),
-                    false => target.store(s, row + r, block + b, sums[r][b]),
-                }
-            }
+            unsafe { target.store_as(s, plain, row + r, block + b, sums[r][b]) };
         }
     }
 }

@@ -466,7 +466,7 @@ impl<L: Level> Simd for Arm<L> {
             let (mut quads, mut inputs) = ([[&[0; 64]; 4]; C], [[&[0; 4]; R]; P]);
             for c in 0..C {
                 for i in 0..4 {
-                    // SAFETY: there are quads up to `count`, which has been checked and is made of fours.
+                    // SAFETY: there are quads up to `count`, which is made of fours, and their places are no larger than can be: both has been checked.
                     quads[c][i] = unsafe { q[c].get_unchecked((first + i) * step) };
                 }
             }

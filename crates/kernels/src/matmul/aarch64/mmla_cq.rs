@@ -118,7 +118,7 @@ fn part<const BITS: usize>(s: NeonI8mm, product: &Product<'_, '_, BITS>, blocks:
     for group in Groups::<BITS>::of(product.w.k(), product.books) {
         for (operands, block) in operands.iter_mut().zip(blocks.clone()) {
             let block = product.w.block(block);
-            look_up(s, &group, block, blocks.len() == 1, operands);
+            look_up(s, &group, block, false, operands);
             operands.set_scales(group.of(block).0);
         }
         for (tile, first) in rows.clone().step_by(TILE_ROWS).enumerate().take(TILES) {
