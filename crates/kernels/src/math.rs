@@ -50,8 +50,8 @@ pub(crate) fn exp2_weight<S: Simd>(s: S, x: S::F) -> S::F {
 pub(crate) fn exp2_weights<S: Simd, const N: usize>(s: S, mut x: [S::F; N]) -> [S::F; N] {
     let shift = s.splat(ROUNDING_SHIFT);
     let mut shifted = x;
-    for i in 0..N {
-        x[i] = s.max(x[i], s.splat(-125.0));
+    for x in &mut x {
+        *x = s.max(*x, s.splat(-125.0));
     }
     for i in 0..N {
         shifted[i] = s.add(x[i], shift);

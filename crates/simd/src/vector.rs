@@ -52,14 +52,12 @@ pub(crate) fn check_runs<const P: usize, const R: usize, const C: usize>(
 ) {
     assert!(count.is_multiple_of(4), "dot_runs: no whole fours");
     let last = count.checked_sub(1).map(|last| last.checked_mul(step));
-    for c in 0..C {
-        let there = last.is_none_or(|last| last.is_some_and(|last| last < q[c].len()));
+    for quads in q {
+        let there = last.is_none_or(|last| last.is_some_and(|last| last < quads.len()));
         assert!(there, "dot_runs: too few quads");
     }
-    for p in 0..P {
-        for r in 0..R {
-            assert!(x[p][r].len() >= count, "dot_runs: too few inputs");
-        }
+    for inputs in x.as_flattened() {
+        assert!(inputs.len() >= count, "dot_runs: too few inputs");
     }
 }
 

@@ -110,7 +110,7 @@ impl Cache for Int8 {
             for g in 0..groups {
                 let mut cell = rotated.quantized(s, g);
                 cell.scale *= factor;
-                cell.sum = S::DOT_OFFSET * cell.sum;
+                cell.sum *= S::DOT_OFFSET;
                 cells[g * count + index] = cell;
             }
         }
