@@ -232,11 +232,21 @@ fn rewrite(g: &mut Graph, found: Found) -> Result<()> {
         scale: table.scale as f32,
         interleaved,
     };
+    // Neighbors are joined by a reshape, which may have put in axes besides, as heads that share keys ask for.
+    let shape = g.ty(result(g, root)).shape.clone();
+    let reshaped = shape != g.ty(x).shape;
+    let last = |g: &mut Graph, op: Op, inputs: &[ValueId]| -> Result<()> {
+        if !reshaped {
+            return Ok(g.replace(root, op, inputs)?);
+        }
+        let y = insert_before(g, root, op, inputs)?;
+        Ok(g.replace(root, Op::Reshape { shape }, &[y])?)
+    };
     if position_axis == 1 {
-        return Ok(g.replace(root, rope, &[x, positions, inv_freq])?);
+        return last(g, rope, &[x, positions, inv_freq]);
     }
     let swap = Op::Permute { perm: vec![0, 2, 1, 3] };
     let x = insert_before(g, root, swap.clone(), &[x])?;
     let y = insert_before(g, root, rope, &[x, positions, inv_freq])?;
-    Ok(g.replace(root, swap, &[y])?)
+    last(g, swap, &[y])
 }

@@ -306,32 +306,35 @@ fn fuse_rope_finds_neighbors_of_the_first_part_of_heads() {
     check("fuse_rope", "neighbors", &g);
 }
 
+/// Heads that share keys ask for an axis besides where pairs are joined.
 #[test]
 fn fuse_rope_finds_pairs_of_an_axis_of_their_own() {
-    let g = graph(|b| {
-        let x = input(b, "x", "batch seq 3 4");
-        let positions = b.iota(0, SEQ)?;
-        let positions = b.cast(positions, DType::F32)?;
-        let positions = b.reshape(positions, dims("seq 1 1"))?;
-        let freq = b.vector(vec![1.0, 0.1])?;
-        let angles = b.mul(positions, freq)?;
-        let (cos, sin) = (b.unary(UnaryFn::Cos, angles)?, b.unary(UnaryFn::Sin, angles)?);
-        let pairs = b.reshape(x, dims("batch seq 3 2 2"))?;
-        let mut element = |i: usize| {
-            let x = b.slice_last(pairs, i, i + 1)?;
-            b.reshape(x, dims("batch seq 3 2"))
-        };
-        let (even, odd) = (element(0)?, element(1)?);
-        let (p, q) = (b.mul(even, cos)?, b.mul(odd, sin)?);
-        let first = b.binary(BinaryFn::Sub, p, q)?;
-        let (p, q) = (b.mul(odd, cos)?, b.mul(even, sin)?);
-        let second = b.add(p, q)?;
-        let first = b.reshape(first, dims("batch seq 3 2 1"))?;
-        let second = b.reshape(second, dims("batch seq 3 2 1"))?;
-        let y = b.concat_last(&[first, second])?;
-        b.reshape(y, dims("batch seq 3 4"))
-    });
-    check("fuse_rope", "pairs", &g);
+    for (case, joined) in [("pairs", "batch seq 3 4"), ("pairs-of-groups", "batch seq 3 1 4")] {
+        let g = graph(|b| {
+            let x = input(b, "x", "batch seq 3 4");
+            let positions = b.iota(0, SEQ)?;
+            let positions = b.cast(positions, DType::F32)?;
+            let positions = b.reshape(positions, dims("seq 1 1"))?;
+            let freq = b.vector(vec![1.0, 0.1])?;
+            let angles = b.mul(positions, freq)?;
+            let (cos, sin) = (b.unary(UnaryFn::Cos, angles)?, b.unary(UnaryFn::Sin, angles)?);
+            let pairs = b.reshape(x, dims("batch seq 3 2 2"))?;
+            let mut element = |i: usize| {
+                let x = b.slice_last(pairs, i, i + 1)?;
+                b.reshape(x, dims("batch seq 3 2"))
+            };
+            let (even, odd) = (element(0)?, element(1)?);
+            let (p, q) = (b.mul(even, cos)?, b.mul(odd, sin)?);
+            let first = b.binary(BinaryFn::Sub, p, q)?;
+            let (p, q) = (b.mul(odd, cos)?, b.mul(even, sin)?);
+            let second = b.add(p, q)?;
+            let first = b.reshape(first, dims("batch seq 3 2 1"))?;
+            let second = b.reshape(second, dims("batch seq 3 2 1"))?;
+            let y = b.concat_last(&[first, second])?;
+            b.reshape(y, dims(joined))
+        });
+        check("fuse_rope", case, &g);
+    }
 }
 
 /// Sines of ten positions beside their cosines, `[10, 4]`.
