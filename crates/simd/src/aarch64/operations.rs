@@ -465,9 +465,9 @@ impl<L: Level> Simd for Arm<L> {
         for first in (0..count).step_by(4) {
             let (mut quads, mut inputs) = ([[&[0; 64]; 4]; C], [[&[0; 4]; R]; P]);
             for c in 0..C {
-                for i in 0..4 {
+                for (i, quads) in quads[c].iter_mut().enumerate() {
                     // SAFETY: there are quads up to `count`, which is made of fours, and their places are no larger than can be: both has been checked.
-                    quads[c][i] = unsafe { q[c].get_unchecked((first + i) * step) };
+                    *quads = unsafe { q[c].get_unchecked((first + i) * step) };
                 }
             }
             for p in 0..P {
