@@ -15,10 +15,9 @@ pub trait Op {
     fn eval<S: Simd>(self, s: S) -> Self::Output;
 }
 
-/// The products of [`Simd::dot_runs`] quad after quad, with `$load` and `$dot`.
+/// The products of [`Simd::dot_runs`] quad after quad, with `$load` and `$dot`, after [`check_runs`].
 macro_rules! one_by_one {
     ($s:ident, $load:ident, $dot:ident, $acc:ident, $count:ident, $q:ident, $step:ident, $x:ident) => {
-        check_runs($count, &$q, $step, &$x);
         let mut sums = *$acc;
         // A number that the compiler does not know: it would not leave the loop one, and then has too few registers.
         for i in 0..std::hint::black_box($count) {
@@ -256,13 +255,13 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
             }
         }
     }
-    /// [`Simd::dot`] of `count` quads, whole fours, one after the other, in `P` times `R` times `C` chains: `acc[p][r][c]` plus the products of `q[c][i * step]`
+    /// [`Simd::dot`], or [`Simd::dot_plain`] where `PLAIN`, of `count` quads, whole fours, one after the other, in `P` times `R` times `C` chains: `acc[p][r][c]` plus the products of `q[c][i * step]`
     /// with `x[p][r][i]`, for `i` from 0 to `count`.
     ///
     /// # Panics
     /// When `count` is no multiple of four, and when there are fewer quads or inputs.
     #[inline(always)]
-    fn dot_runs<const P: usize, const R: usize, const C: usize>(
+    fn dot_runs<const PLAIN: bool, const P: usize, const R: usize, const C: usize>(
         self,
         acc: &mut [[[Self::I; C]; R]; P],
         count: usize,
@@ -270,19 +269,12 @@ pub trait Simd: Copy + Send + Sync + std::fmt::Debug + 'static {
         step: usize,
         x: [[&[i32]; R]; P],
     ) {
-        one_by_one!(self, load_quads, dot, acc, count, q, step, x);
-    }
-    /// As [`Simd::dot_runs`] with [`Simd::dot_plain`].
-    #[inline(always)]
-    fn dot_plain_runs<const P: usize, const R: usize, const C: usize>(
-        self,
-        acc: &mut [[[Self::I; C]; R]; P],
-        count: usize,
-        q: [&[[i8; 64]]; C],
-        step: usize,
-        x: [[&[i32]; R]; P],
-    ) {
-        one_by_one!(self, load_quads_plain, dot_plain, acc, count, q, step, x);
+        check_runs(count, &q, step, &x);
+        if PLAIN {
+            one_by_one!(self, load_quads_plain, dot_plain, acc, count, q, step, x);
+        } else {
+            one_by_one!(self, load_quads, dot, acc, count, q, step, x);
+        }
     }
     /// 64 bytes of zeros.
     fn no_bytes(self) -> Self::Bytes;

@@ -211,7 +211,7 @@ impl Op for &Inputs {
             ("dot_plain", ints(plain)),
             ("dot_fours", fours[0].iter().flat_map(|&v| ints(v)).collect()),
             ("dot_runs", fours[1].iter().flat_map(|&v| ints(v)).collect()),
-            ("dot_plain_runs", fours[2].iter().flat_map(|&v| ints(v)).collect()),
+            ("dot_runs, plain", fours[2].iter().flat_map(|&v| ints(v)).collect()),
             ("store_planes", high.iter().chain(&low).map(|&x| u32::from(x)).collect()),
         ]
     }
@@ -261,13 +261,13 @@ impl Inputs {
         let [first, second] = apart(quads);
         let all = twice(&inputs);
         let [a, b, c, d, e, f] = all.each_ref().map(|x| &x[..]);
-        s.dot_runs(&mut runs, 4, [&first, &second], 3, [[a, b, c], [d, e, f]]);
-        s.dot_runs(&mut runs, 0, [&[], &[]], usize::MAX, [[&[]; 3]; 2]);
+        s.dot_runs::<false, _, _, _>(&mut runs, 4, [&first, &second], 3, [[a, b, c], [d, e, f]]);
+        s.dot_runs::<false, _, _, _>(&mut runs, 0, [&[], &[]], usize::MAX, [[&[]; 3]; 2]);
         let mut sums = [[[s.load_i(&self.i); 2]; 3]; 2];
         let [first, second] = apart(quads_plain);
         let all = twice(&plain);
         let [a, b, c, d, e, f] = all.each_ref().map(|x| &x[..]);
-        s.dot_plain_runs(&mut sums, 8, [&first, &second], 3, [[a, b, c], [d, e, f]]);
+        s.dot_runs::<true, _, _, _>(&mut sums, 8, [&first, &second], 3, [[a, b, c], [d, e, f]]);
         [dots, runs, sums].map(|chains| {
             let mut flat = [chains[0][0][0]; 12];
             for (at, chain) in chains.as_flattened().as_flattened().iter().enumerate() {
@@ -423,7 +423,7 @@ impl Op for RunOf {
 
     fn eval<S: Simd>(self, s: S) {
         let (quads, inputs) = (vec![[1; 64]; self.quads], vec![1; self.inputs]);
-        s.dot_runs(&mut [[[s.splat_i(0)]]], self.count, [&quads], self.step, [[&inputs]]);
+        s.dot_runs::<false, _, _, _>(&mut [[[s.splat_i(0)]]], self.count, [&quads], self.step, [[&inputs]]);
     }
 }
 

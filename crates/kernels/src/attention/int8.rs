@@ -298,7 +298,7 @@ fn score_vectors<S: Simd, const R: usize, const C: usize>(
                 dots[0][r] = [s.splat_i(cells[r].sum); C];
                 inputs[0][r] = &cells[r].quads;
             }
-            s.dot_runs(&mut dots, GROUP / 4, keys, 1, inputs);
+            s.dot_runs::<false, _, _, _>(&mut dots, GROUP / 4, keys, 1, inputs);
             let scales = &block.key_scales[g * 4 + j..];
             // One function for the first group, and one after the other for the vectors: what is asked in a loop the compiler keeps in memory.
             if g == 0 {
@@ -446,7 +446,7 @@ fn accumulate_vectors<S: Simd, const R: usize, const C: usize, const P: usize>(
                 inputs[p][r] = &of_planes[p][quads.clone()];
             }
         }
-        s.dot_plain_runs(&mut sums, quads.len(), values, lines, inputs);
+        s.dot_runs::<true, _, _, _>(&mut sums, quads.len(), values, lines, inputs);
         for r in 0..R {
             let (unit, old) = (s.splat(units[r]), s.splat(old[r]));
             let (chunks, _) = outputs[r * dim + at * 16..][..C * 16].as_chunks_mut::<16>();

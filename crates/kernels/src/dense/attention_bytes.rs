@@ -383,7 +383,7 @@ impl Strip<'_> {
             dots[0][r] = [s.dot_start(self.state[row + r].sum); B];
         }
         let whole = quads / 4 * 4;
-        s.dot_runs(&mut dots, whole, quads_of(keys), 1, [queries]);
+        s.dot_runs::<false, _, _, _>(&mut dots, whole, quads_of(keys), 1, [queries]);
         let [dots] = &mut dots;
         for quad in whole..quads {
             let mut lines = [s.load_quads(bytemuck::cast_ref(&keys[0][quad])); B];
@@ -480,7 +480,7 @@ impl Strip<'_> {
                 dots[0][r][c] = s.add_i(start, s.load_i(&self.packed.value_sums[first + c]));
             }
         }
-        s.dot_runs(&mut dots, BLOCK_KEYS / 4, quads_of(values), 1, [shares]);
+        s.dot_runs::<false, _, _, _>(&mut dots, BLOCK_KEYS / 4, quads_of(values), 1, [shares]);
         let [dots] = &dots;
         for c in 0..C {
             let scale = s.load(&self.packed.value_scales[first + c]);

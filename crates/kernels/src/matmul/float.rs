@@ -74,10 +74,7 @@ impl Exec<'_> {
         } else {
             1
         };
-        let runs = match cut {
-            1 => Runs::new(w, width, cost_ns, RUN_BYTES, GROUP),
-            _ => Runs::new(w, 1, cost_ns, RUN_BYTES, GROUP),
-        };
+        let runs = Runs::new(w, if cut > 1 { 1 } else { width }, cost_ns, RUN_BYTES, GROUP);
         self.step.run(runs.count * cut, &|part| {
             // Rows vary slowest: the parts of a thread follow one another, and its rows stay in its cache.
             let tiles = part_range(tiles, cut, part / runs.count);

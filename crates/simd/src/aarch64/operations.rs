@@ -453,7 +453,7 @@ impl<L: Level> Simd for Arm<L> {
         dot_quads::<L, 3, P, R, C>(self, acc, &q, &x, &inputs);
     }
     #[inline(always)]
-    fn dot_runs<const P: usize, const R: usize, const C: usize>(
+    fn dot_runs<const PLAIN: bool, const P: usize, const R: usize, const C: usize>(
         self,
         acc: &mut [[[I; C]; R]; P],
         count: usize,
@@ -478,17 +478,6 @@ impl<L: Level> Simd for Arm<L> {
             }
             self.dot_fours(acc, quads, inputs);
         }
-    }
-    #[inline(always)]
-    fn dot_plain_runs<const P: usize, const R: usize, const C: usize>(
-        self,
-        acc: &mut [[[I; C]; R]; P],
-        count: usize,
-        q: [&[[i8; 64]]; C],
-        step: usize,
-        x: [[&[i32]; R]; P],
-    ) {
-        self.dot_runs(acc, count, q, step, x);
     }
     #[inline(always)]
     fn no_bytes(self) -> Bytes {
