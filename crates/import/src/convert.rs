@@ -8,7 +8,7 @@ use crate::{Error, ErrorKind, Result, SourceModel, Stop, TensorSource, Tokenizer
 use cactus_bundle::{About, BundleWriter, EMBEDDING_PATH, Provenance, SPEECH_PATH, Speech, TokenIds};
 use cactus_ir::{Graph, WeightExpr};
 use cactus_models::{ComponentDef, ModelDef};
-use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage};
+use cactus_passes::{Bits, Options, Policy, Report, StatePolicy, Storage, StorageChoice};
 use cactus_quant::{Packed, Packing};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -285,9 +285,12 @@ pub fn convert_calibrated(
         true => cactus_passes::choose_storage(&part.optimized, &senses::precision(policy)),
         false => cactus_passes::choose_storage(&part.optimized, policy),
     };
-    for part in parts.iter_mut().filter(|part| senses_in(part)) {
+    for part in parts
+        .iter_mut()
+        .filter(|part| senses::may_attend_on_integers(&def, &part.def.name))
+    {
         let chosen = choose(part);
-        senses::on_integers(&part.def.name, &mut part.optimized, &chosen)?;
+        attend_on_integers(&part.def.name, &mut part.optimized, &chosen)?;
     }
     for part in &parts {
         let chosen = choose(part);
@@ -415,6 +418,19 @@ impl<'a> Part<'a> {
         })?;
         Ok(Part { def, optimized, report })
     }
+}
+
+/// Lets the attention of `component` compute on integers where what it reads is stored as such.
+pub(crate) fn attend_on_integers(
+    component: &str,
+    graph: &mut Graph,
+    chosen: &BTreeMap<String, StorageChoice>,
+) -> Result<()> {
+    let done = cactus_passes::attend_on_integers(graph, chosen);
+    done.map(drop).map_err(|e| {
+        let what = format!("the graph of the component `{component}` cannot be made: {e}");
+        Error::new(ErrorKind::Unsupported, what)
+    })
 }
 
 /// The packing of the weight `name` by what the passes chose; nothing chosen is plain rows.

@@ -4,11 +4,9 @@ use crate::convert::from_bundle;
 use crate::source::TokenizerFiles;
 use crate::{Error, ErrorKind, Result};
 use cactus_bundle::{BundleWriter, HEARING_PATH, Hearing, VISION_PATH};
-use cactus_ir::Graph;
 use cactus_models::ModelDef;
-use cactus_passes::{Bits, Policy, StorageChoice};
+use cactus_passes::{Bits, Policy};
 use cactus_vision::processor::Processor;
-use std::collections::BTreeMap;
 
 /// Why a model takes no pictures though it has the component for them.
 pub(crate) const BLIND: &str =
@@ -31,6 +29,12 @@ pub(crate) fn components(def: &ModelDef) -> Vec<&'static str> {
     sees.into_iter().chain(hears).collect()
 }
 
+/// Whether attention of the component `name` may be on integers: what sees or hears beside text, and encoders of a window of sound, which attend to
+/// many positions.
+pub(crate) fn may_attend_on_integers(def: &ModelDef, name: &str) -> bool {
+    components(def).contains(&name) || def.sound.is_some_and(|sound| sound.component == name)
+}
+
 /// The precision of what sees or hears: no text calibrates or measures it, and what it loses, every answer loses. What stands before and behind its
 /// layers is little work, and keeps 16 bits.
 pub(crate) fn precision(policy: &Policy) -> Policy {
@@ -49,15 +53,6 @@ pub(crate) fn precision(policy: &Policy) -> Policy {
 pub(crate) fn keeps_more(component: &str, policy: &Policy) -> Option<String> {
     (policy.bits < Bits::Eight)
         .then(|| format!("`{component}` keeps 8 bits: no text calibrates it; a rule of a policy changes that"))
-}
-
-/// Lets the attention of `component` compute on integers where what it reads is stored as such.
-pub(crate) fn on_integers(component: &str, graph: &mut Graph, chosen: &BTreeMap<String, StorageChoice>) -> Result<()> {
-    let done = cactus_passes::attend_on_integers(graph, chosen);
-    done.map(drop).map_err(|e| {
-        let what = format!("the graph of the component `{component}` cannot be made: {e}");
-        Error::new(ErrorKind::Unsupported, what)
-    })
 }
 
 /// What somebody should know of how pictures and sounds can be shown: the tokenizer does not know their tokens where a text model and encoders of two models

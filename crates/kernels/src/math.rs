@@ -79,11 +79,11 @@ pub(crate) fn exp2_share<S: Simd>(s: S, x: S::F) -> S::F {
     s.select(s.lt(x, limit), s.zero(), s.mul(e, power))
 }
 
-/// The nearest integer, ties in either direction, to `2^x` for `x <= 8`, after a relative error of 1e-4 at most, in the low 16 bits with `shift` added (up
-/// to 255 either way); without it zero below -1, and of NaN.
+/// `2^x` for `x <= 8`, with a relative error of 1e-4 at most, and the nearest integer to that, ties in either direction, in the low 16 bits with
+/// `shift` added (up to 255 either way). Below -100 it is that of -100, and of NaN, too.
 #[inline(always)]
-pub(crate) fn exp2_byte<S: Simd>(s: S, x: S::F, shift: f32) -> S::I {
-    let x = s.max(x, s.splat(-2.0));
+pub(crate) fn exp2_byte<S: Simd>(s: S, x: S::F, shift: f32) -> (S::I, S::F) {
+    let x = s.max(x, s.splat(-100.0));
     let shifted = s.add(x, s.splat(ROUNDING_SHIFT));
     let r = s.sub(x, s.sub(shifted, s.splat(ROUNDING_SHIFT)));
     let p = s.splat(5.517_167e-2);
@@ -92,7 +92,7 @@ pub(crate) fn exp2_byte<S: Simd>(s: S, x: S::F, shift: f32) -> S::I {
     let e = s.fma(p, r, s.splat(9.999_281e-1));
     // As in `exp2_weight`.
     let e = s.floats(s.add_i(s.bits(e), s.shl_i::<23>(s.bits(shifted))));
-    s.bits(s.add(e, s.splat(ROUNDING_SHIFT + shift)))
+    (s.bits(s.add(e, s.splat(ROUNDING_SHIFT + shift))), e)
 }
 
 /// `2^r` for `|r| <= 1/2`, of several vectors.

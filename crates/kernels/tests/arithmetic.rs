@@ -216,21 +216,23 @@ fn sin_cos_and_ln_stay_within_bounds() {
 struct Bytes([f32; 16], f32);
 
 impl Op for Bytes {
-    type Output = [i32; 16];
+    type Output = ([i32; 16], [f32; 16]);
 
     #[inline(always)]
-    fn eval<S: Simd>(self, s: S) -> [i32; 16] {
-        let mut out = [0; 16];
-        s.store_i(exp2_byte(s, s.load(&self.0), self.1), &mut out);
+    fn eval<S: Simd>(self, s: S) -> Self::Output {
+        let (mut integers, mut powers) = ([0; 16], [0.0; 16]);
+        let (integer, power) = exp2_byte(s, s.load(&self.0), self.1);
+        s.store_i(integer, &mut integers);
+        s.store(power, &mut powers);
         // The high half is the implementation's own.
-        out.map(|x| i32::from(x as i16))
+        (integers.map(|x| i32::from(x as i16)), powers)
     }
 }
 
 #[test]
 fn powers_of_two_as_integers_are_near_and_equal_everywhere() {
     for shift in [0, -127] {
-        for chunk in sweep(-2.0, 8.0) {
+        for chunk in sweep(-100.0, 8.0) {
             let scalar = Scalar.vectorize(Bytes(chunk, shift as f32));
             for isa in Isa::available() {
                 assert_eq!(
@@ -240,21 +242,20 @@ fn powers_of_two_as_integers_are_near_and_equal_everywhere() {
                     isa.tier()
                 );
             }
-            for (x, y) in chunk.into_iter().zip(scalar) {
+            for ((x, y), power) in chunk.into_iter().zip(scalar.0).zip(scalar.1) {
                 let exact = f64::from(x).exp2();
                 let error = (f64::from(y - shift) - exact).abs();
                 assert!(error <= 0.5 + 1e-4 * exact, "{x} gives {y} less {shift}");
+                assert!((f64::from(power) - exact).abs() <= 1e-4 * exact, "{x} gives {power}");
             }
         }
         let others = [f32::NAN, f32::NEG_INFINITY, -1e30, -2.5, -1.01];
         for (x, want) in others.map(|x| (x, 0)).into_iter().chain([(7.988_684_7, 254), (0.0, 1)]) {
             for isa in Isa::available() {
-                assert_eq!(
-                    isa.dispatch(Bytes([x; 16], shift as f32)),
-                    [want + shift; 16],
-                    "{x} {}",
-                    isa.tier()
-                );
+                let (integers, powers) = isa.dispatch(Bytes([x; 16], shift as f32));
+                assert_eq!(integers, [want + shift; 16], "{x} {}", isa.tier());
+                let least = want > 0 || x > -100.0 || (powers[0].log2() + 100.0).abs() < 1e-3;
+                assert!(least, "{x} gives {}, {}", powers[0], isa.tier());
             }
         }
     }

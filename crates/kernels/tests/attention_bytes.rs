@@ -4,6 +4,7 @@
 mod support;
 
 use cactus_kernels::dense::{DenseAttention, ScoreOperands};
+use cactus_quant::cq::rotation::SIGNS;
 use support::{Random, same_everywhere};
 
 const BLOCK: usize = 128;
@@ -36,6 +37,23 @@ fn rounded(x: &[f32]) -> Vec<f64> {
     x.iter().map(one).collect()
 }
 
+/// A row whose whole runs of 16 are rotated.
+fn rotated(row: &[f32]) -> Vec<f32> {
+    let mut row = row.to_vec();
+    for x in row.as_chunks_mut::<16>().0 {
+        x.iter_mut()
+            .zip(&SIGNS)
+            .for_each(|(x, sign)| *x = f32::from_bits(x.to_bits() ^ sign.cast_unsigned()));
+        for stride in [1, 2, 4, 8] {
+            for i in (0..16).filter(|i| i & stride == 0) {
+                (x[i], x[i + stride]) = (x[i] + x[i + stride], x[i] - x[i + stride]);
+            }
+        }
+        x.iter_mut().for_each(|x| *x *= 0.25);
+    }
+    row
+}
+
 /// Rows less the mean of their columns, and that.
 fn centered(rows: &[Vec<f32>]) -> (Vec<Vec<f32>>, Vec<f32>) {
     let share = 1.0 / rows.len() as f32;
@@ -46,9 +64,9 @@ fn centered(rows: &[Vec<f32>]) -> (Vec<Vec<f32>>, Vec<f32>) {
     (rows.iter().map(less).collect(), mean)
 }
 
-/// Checks every element against the exact attention of the rounded operands. With shares `s` of the unit `u` of a block, rounding changes each by
-/// 0.53 at most (a half, and what the power is off at 254), so a result by `0.53 Σ u |v - result| / Σ u s` at most, where the divisor is smaller by
-/// as much.
+/// Checks every element against the exact attention of the rounded operands. A share `s` of the unit `u` of a block is off by `1e-4 s` at most, as the power is,
+/// and rounded by a half at most; what a block loses by rounding goes to the mean `m` of its values. So a result is off by
+/// `Σ u (|v - m| / 2 + 1e-4 s |v - result|) / Σ u s` at most, where the divisor is smaller by as much.
 fn check(a: &DenseAttention, [q, k, v]: [&[f32]; 3]) {
     let found = attend(a, [q, k, v]);
     let group = a.heads / a.kv_heads;
@@ -58,7 +76,8 @@ fn check(a: &DenseAttention, [q, k, v]: [&[f32]; 3]) {
         };
         let of_head =
             |x: &[f32]| -> Vec<Vec<f32>> { (0..a.keys).map(|i| row(x, a.keys, a.kv_heads, h / group, i)).collect() };
-        let keys: Vec<Vec<f64>> = centered(&of_head(k)).0.iter().map(|row| rounded(row)).collect();
+        let keys = centered(&of_head(k)).0;
+        let keys: Vec<Vec<f64>> = keys.iter().map(|row| rounded(&rotated(row))).collect();
         let (values, mean) = centered(&of_head(v));
         let mut of_channel = vec![Vec::new(); a.width];
         for (c, channel) in of_channel.iter_mut().enumerate() {
@@ -69,7 +88,7 @@ fn check(a: &DenseAttention, [q, k, v]: [&[f32]; 3]) {
         for i in 0..a.queries {
             let factor = a.scale * std::f32::consts::LOG2_E;
             let query: Vec<f32> = row(q, a.queries, a.heads, h, i).iter().map(|q| q * factor).collect();
-            let query = rounded(&query);
+            let query = rounded(&rotated(&query));
             let scores: Vec<f64> = keys
                 .iter()
                 .map(|key| key.iter().zip(&query).map(|(k, q)| k * q).sum())
@@ -82,11 +101,19 @@ fn check(a: &DenseAttention, [q, k, v]: [&[f32]; 3]) {
                 .collect();
             let shares: Vec<f64> = scores.iter().map(|score| (score - top).exp2()).collect();
             let total: f64 = shares.iter().sum();
-            let off: f64 = units.iter().map(|unit| 0.53 * unit).sum();
             for (c, values) in of_channel.iter().enumerate() {
                 let exact = shares.iter().zip(values).map(|(s, v)| s * v).sum::<f64>() / total;
-                let away = units.iter().zip(values).map(|(u, v)| 0.53 * u * (v - exact).abs());
-                let bound = away.sum::<f64>() / (total - off);
+                let of_block = values.chunks(BLOCK).flat_map(|block| {
+                    let mean = block.iter().sum::<f64>() / block.len() as f64;
+                    vec![mean; block.len()]
+                });
+                let rounding = units
+                    .iter()
+                    .zip(values)
+                    .zip(of_block)
+                    .map(|((u, v), m)| 0.5 * u * (v - m).abs());
+                let powers = shares.iter().zip(values).map(|(s, v)| 1e-4 * s * (v - exact).abs());
+                let bound = (rounding.sum::<f64>() + powers.sum::<f64>()) / (total * (1.0 - 1e-4));
                 let found = f64::from(found[((b * a.queries + i) * a.heads + h) * a.width + c]) - f64::from(mean[c]);
                 let size = values.iter().fold(0f64, |size, v| size.max(v.abs())) + f64::from(mean[c].abs());
                 assert!(

@@ -57,6 +57,8 @@ pub struct ComponentDef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SoundDef {
+    /// Name of the component that makes positions of it.
+    pub component: &'static str,
     /// Bands.
     pub mels: usize,
     /// Most frames; what the weights were made for.

@@ -117,6 +117,7 @@ pub(crate) fn build(c: &Config<'_>) -> Result<ModelDef> {
         },
     ];
     let sound = SoundDef {
+        component: registry::ENCODER,
         mels: model.mels,
         frames: model.positions * FRAMES_PER_POSITION,
         positions: model.positions,

@@ -1,8 +1,8 @@
 //! The choice of storage for each weight. It rewrites nothing: the graph sees every weight as `f32`.
 
-use crate::pattern::{insert_before, is_output, result, users};
+use crate::pattern::{insert_before, is_output, result, times_scalar, users};
 use crate::policy::Policy;
-use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Op, TensorType, ValueId, WeightExpr};
+use cactus_ir::{AttentionAttrs, BinaryFn, Dim, Graph, Node, Op, TensorType, ValueId, WeightExpr};
 use cactus_tensor::DType;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -375,8 +375,8 @@ fn choose(g: &Graph, v: ValueId, policy: &Policy) -> StorageChoice {
 }
 
 /// Lets attention be computed on integers where its queries, keys and values are products with matrices of 8 bits or fewer, so that more
-/// accuracy than that is lost already, and where it has nothing beside them; returns how many operations of the graph that are. For components whose
-/// rows come all at once, such as encoders of pictures.
+/// accuracy than that is lost already, where it has nothing beside them, and no fewer queries than keys, as in encoders: keys become bytes in each
+/// call, which pays for many queries alone. Returns how many operations of the graph that are.
 ///
 /// # Errors
 /// [`ErrorKind::Graph`](crate::ErrorKind::Graph) where the graph is not valid.
@@ -384,7 +384,7 @@ pub fn attend_on_integers(graph: &mut Graph, chosen: &BTreeMap<String, StorageCh
     let fitting: Vec<_> = graph
         .nodes()
         .filter_map(|(id, node)| match &node.op {
-            Op::Attention(a) if a.is_bare(node.inputs.len()) => {
+            Op::Attention(a) if a.is_bare(node.inputs.len()) && has_many_queries(graph, node) => {
                 let few = node.inputs.iter().all(|&v| is_of_few_bits(graph, v, chosen));
                 let integers = true;
                 few.then(|| (id, AttentionAttrs { integers, ..a.clone() }, node.inputs.clone()))
@@ -398,26 +398,38 @@ pub fn attend_on_integers(graph: &mut Graph, chosen: &BTreeMap<String, StorageCh
     Ok(fitting.len())
 }
 
-/// Whether `v` is a product with a matrix of 8 bits or fewer, moved about or with something added or normalized at most.
-fn is_of_few_bits(g: &Graph, v: ValueId, chosen: &BTreeMap<String, StorageChoice>) -> bool {
-    let Some((_, node)) = g.producer(v) else { return false };
-    match &node.op {
-        Op::Linear => {
-            let storage = chosen.get(&g.value(node.inputs[1]).name).map(|choice| choice.storage);
-            matches!(storage, Some(Storage::Int8 | Storage::Codebook(_)))
-        }
-        Op::Reshape { .. }
-        | Op::Permute { .. }
-        | Op::Slice { .. }
-        | Op::RmsNorm { .. }
-        | Op::Rope { .. }
-        | Op::NormRope { .. }
-        // Kept within bounds.
-        | Op::Binary {
-            f: BinaryFn::Max | BinaryFn::Min,
-        } => is_of_few_bits(g, node.inputs[0], chosen),
-        _ => false,
+/// Whether an attention has no fewer queries than keys.
+fn has_many_queries(g: &Graph, attention: &Node) -> bool {
+    let [queries, keys] = [0, 1].map(|i| &g.ty(attention.inputs[i]).shape[1]);
+    queries == keys || matches!((queries.as_known(), keys.as_known()), (Some(q), Some(k)) if q >= k)
+}
+
+/// Whether `v` is a product with a matrix of 8 bits or fewer, moved about or with something added, normalized or scaled at most.
+fn is_of_few_bits(g: &Graph, mut v: ValueId, chosen: &BTreeMap<String, StorageChoice>) -> bool {
+    while let Some((_, node)) = g.producer(v) {
+        v = match &node.op {
+            Op::Linear => {
+                let storage = chosen.get(&g.value(node.inputs[1]).name).map(|choice| choice.storage);
+                return matches!(storage, Some(Storage::Int8 | Storage::Codebook(_)));
+            }
+            Op::Reshape { .. }
+            | Op::Permute { .. }
+            | Op::Slice { .. }
+            | Op::RmsNorm { .. }
+            | Op::Rope { .. }
+            | Op::NormRope { .. }
+            // Kept within bounds.
+            | Op::Binary {
+                f: BinaryFn::Max | BinaryFn::Min,
+            } => node.inputs[0],
+            Op::Binary { .. } => match times_scalar(g, v) {
+                Some((x, _)) => x,
+                None => return false,
+            },
+            _ => return false,
+        };
     }
+    false
 }
 
 /// The storage of a matrix of rows of `width` that is asked to have `bits`: 16 where rows are so short that fewer would
@@ -584,13 +596,15 @@ mod tests {
 
     #[test]
     fn attention_is_on_integers_where_all_that_it_reads_has_few_bits_and_nothing_stands_beside() {
-        let chosen_of = |causal: bool, rule: Option<(&str, Bits)>| {
+        let chosen_of = |queries: &'static str, causal: bool, rule: Option<(&str, Bits)>| {
             let mut b = GraphBuilder::new("g");
-            let x = b.input("x", TensorType::new(DType::F32, [1.into(), "seq".into(), 64.into()]));
-            let [q, k, v] = ["q", "k", "v"].map(|name| {
+            let [q, k, v] = [("q", queries), ("k", "seq"), ("v", "seq")].map(|(name, length)| {
+                let x = format!("{name}.x");
+                let x = b.input(&x, TensorType::new(DType::F32, [1.into(), length.into(), 64.into()]));
                 let (w, bias) = (b.weight(name, &[64, 64]), b.weight(&format!("{name}.bias"), &[64]));
                 let y = b.linear(x, w, Some(bias)).unwrap();
-                b.reshape(y, [1.into(), "seq".into(), 2.into(), 32.into()]).unwrap()
+                let y = b.scale(y, 0.5).unwrap();
+                b.reshape(y, [1.into(), length.into(), 2.into(), 32.into()]).unwrap()
             });
             let attrs = AttentionAttrs {
                 scale: 0.2,
@@ -611,10 +625,11 @@ mod tests {
             assert_eq!(all.count(), count);
             count
         };
-        assert_eq!(chosen_of(false, None), 1);
-        assert_eq!(chosen_of(false, Some(("v", Bits::Four))), 1);
-        assert_eq!(chosen_of(false, Some(("v", Bits::Sixteen))), 0);
-        assert_eq!(chosen_of(true, None), 0);
+        assert_eq!(chosen_of("seq", false, None), 1);
+        assert_eq!(chosen_of("seq", false, Some(("v", Bits::Four))), 1);
+        assert_eq!(chosen_of("seq", false, Some(("v", Bits::Sixteen))), 0);
+        assert_eq!(chosen_of("seq", true, None), 0);
+        assert_eq!(chosen_of("others", false, None), 0);
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn bundle() -> &'static Path {
 }
 
 /// The window of the tiny model is one second long, and in a language without spaces characters are confirmed.
-const OPTIONS: &str = r#"{"language": "zh", "min_chunk_sec": 0.1, "silence_sec": 0.2, "max_segment_sec": 1.0}"#;
+const OPTIONS: &str = r#"{"language": "zh", "min_chunk_sec": 0.05, "silence_sec": 0.2, "max_segment_sec": 1.0}"#;
 
 fn open(path: &Path) -> *mut c_void {
     let model = unsafe { cactus_init(c(path.to_str().unwrap()).as_ptr(), null(), false) };
@@ -71,7 +71,7 @@ fn expected(samples: &[f32]) -> Vec<StreamEvent> {
             language: Some("zh".to_owned()),
             ..TranscribeOptions::default()
         },
-        step_ms: 100,
+        step_ms: 50,
         silence_ms: 200,
         most_s: Some(1.0),
         ..StreamOptions::default()

@@ -361,9 +361,7 @@ fn write(
             choice.storage = Storage::Int8Rows;
         }
     }
-    if senses {
-        senses::on_integers(component, &mut ready.optimized, &storage)?;
-    }
+    convert::attend_on_integers(component, &mut ready.optimized, &storage)?;
     let optimized = &ready.optimized;
     let weights: Vec<convert::Planned<'_>> = optimized
         .weights()

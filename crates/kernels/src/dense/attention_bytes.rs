@@ -4,12 +4,13 @@
 //! (Zhang et al. 2024); the rest is the online softmax of the neighbor [`super::attention_strip`], with shares in integers.
 //!
 //! - Keys: each channel's mean over all keys is taken away first. That shifts all scores of a query alike, so a softmax does not see it,
-//!   and what is left is smaller. A scale for each key; a scale for each query. Dot products are exact, and a score is one product with each scale.
+//!   and what is left is smaller. Each 16 channels of keys and of queries are rotated (signs and a Hadamard transform, as in `QuaRot`, Ashkboos et al. 2024), so that
+//!   a large one does not cost the others their bits. A scale for each key; a scale for each query. Dot products are exact, and a score is one product with each scale.
 //! - Shares: in a block of [`BLOCK_KEYS`] keys the largest score has the share 254, and the others theirs, rounded to integers. They are stored less 127, as products of signed
 //!   bytes are exact on every tier; the sums of a channel make up for that. So shares of a block
-//!   that holds no large score are as fine as those of any other, and the block as a whole is weighed by a float.
-//! - Values: each channel's mean over all keys is taken away, and added to the result, which is exact as shares are divided by the sum of
-//!   the integers that they became. A scale for each channel and block.
+//!   that holds no large score are as fine as those of any other, and the block as a whole is weighed by a float. Beside one large score all others of a block
+//!   may round to zero, though they are a good part together: what the shares of a block are before they are rounded, less what they are then, goes to the mean of its values.
+//! - Values: each channel's mean over all keys is taken away, and added to the result. A scale for each channel and block.
 //!
 //! It deliberately takes nothing beside queries, keys and values: no mask, bias, cap or sink ([`DenseAttention::integers`]). A query that is not finite gives
 //! NaN, a key that is not gives NaN everywhere in its head, a value in its channel.
@@ -20,6 +21,7 @@ use super::DenseAttention;
 use crate::exec::{Exec, SharedMut};
 use crate::math;
 use crate::matmul::wide_blocks;
+use cactus_quant::cq::rotation::SIGNS;
 use cactus_simd::{LANES, Op, Simd};
 use std::ops::Range;
 
@@ -109,10 +111,48 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Sixteen elements rotated, which keeps their length. Queries and keys are rotated alike, so their products stay.
+#[inline(always)]
+fn rotated<S: Simd>(s: S, x: S::F) -> S::F {
+    let (signs, _) = SIGNS.as_chunks();
+    let flipped = s.floats(s.xor_i(s.bits(x), s.load_i(&signs[0])));
+    s.mul(s.hadamard_lanes(flipped), s.splat(0.25))
+}
+
+/// Makes bytes of a row of `width` numbers, whose vectors `of` gives, after rotating each 16 of them. `put` takes four words of each vector, and a poison that is
+/// NaN where a number is not finite is added to; returned is the scale.
+#[inline(always)]
+fn row_as_bytes<S: Simd>(
+    s: S,
+    row: &mut [[f32; LANES]],
+    width: usize,
+    poison: &mut S::F,
+    of: impl Fn(usize) -> S::F,
+    mut put: impl FnMut(usize, [i32; 4]),
+) -> f32 {
+    let mut size = s.zero();
+    for (vector, to) in row.iter_mut().enumerate() {
+        let mut x = of(vector);
+        *poison = s.fma(x, s.zero(), *poison);
+        if (vector + 1) * LANES <= width {
+            x = rotated(s, x);
+        }
+        size = s.max(s.abs(x), size);
+        s.store(x, to);
+    }
+    let (scale, inverse) = scales(s.reduce_max(size));
+    for (vector, x) in row.iter().enumerate() {
+        put(vector, bytes(s, s.mul(s.load(x), s.splat(inverse))));
+    }
+    scale
+}
+
 /// Packs a head.
 struct Pack<'a, 'b> {
     k: Rows<'a>,
     v: Rows<'a>,
+    /// A row while it becomes bytes.
+    row: &'b mut [[f32; LANES]],
     to: &'b mut Packed<'a>,
 }
 
@@ -123,7 +163,7 @@ impl Op for Pack<'_, '_> {
     fn eval<S: Simd>(self, s: S) {
         let to = self.to;
         means(s, self.k, to.sizes.keys, to.key_means);
-        pack_keys(s, self.k, to);
+        pack_keys(s, self.k, self.row, to);
         means(s, self.v, to.sizes.keys, to.value_means);
         pack_values(s, self.v, to);
     }
@@ -143,30 +183,21 @@ fn means<S: Simd>(s: S, rows: Rows<'_>, count: usize, means: &mut [[f32; LANES]]
 }
 
 #[inline(always)]
-fn pack_keys<S: Simd>(s: S, rows: Rows<'_>, to: &mut Packed<'_>) {
-    let (quads, nothing) = (to.sizes.quads(), s.zero());
+fn pack_keys<S: Simd>(s: S, rows: Rows<'_>, row: &mut [[f32; LANES]], to: &mut Packed<'_>) {
+    let quads = to.sizes.quads();
     // What lies behind the last key is never seen, but read.
     to.keys.fill([0; LANES]);
     to.key_scales.fill([0.0; LANES]);
-    let mut poison = nothing;
+    let mut poison = s.zero();
     for key in 0..to.sizes.keys {
-        let mut size = nothing;
-        for (vector, mean) in to.key_means.iter().enumerate() {
-            let x = s.sub(rows.vector(s, key, vector), s.load(mean));
-            size = s.max(s.abs(x), size);
-            poison = s.fma(x, nothing, poison);
-        }
-        let (scale, inverse) = scales(s.reduce_max(size));
-        to.key_scales[key / LANES][key % LANES] = scale;
         let lines = &mut to.keys[key / LANES * quads..][..quads];
-        for (lines, (vector, mean)) in lines.chunks_mut(4).zip(to.key_means.iter().enumerate()) {
-            let x = s.sub(rows.vector(s, key, vector), s.load(mean));
-            let words = bytes(s, s.mul(x, s.splat(inverse)));
-            lines
-                .iter_mut()
-                .zip(words)
-                .for_each(|(line, word)| line[key % LANES] = word);
-        }
+        let less_mean = |vector| s.sub(rows.vector(s, key, vector), s.load(&to.key_means[vector]));
+        let put = |vector: usize, words: [i32; 4]| {
+            for (line, word) in lines[4 * vector..].iter_mut().zip(words) {
+                line[key % LANES] = word;
+            }
+        };
+        to.key_scales[key / LANES][key % LANES] = row_as_bytes(s, row, rows.width, &mut poison, less_mean, put);
     }
     *to.poison = s.reduce_sum(poison);
 }
@@ -235,6 +266,8 @@ struct Strip<'a> {
     /// A row for each query, and what products of queries and keys are multiplied by to become exponents of two.
     rows: Rows<'a>,
     factor: f32,
+    /// A row while it becomes bytes.
+    row: &'a mut [[f32; LANES]],
     /// A word of each quad of channels for each query.
     queries: &'a mut [i32],
     /// What the kernel keeps of each query.
@@ -295,26 +328,22 @@ impl Strip<'_> {
     #[inline(always)]
     fn begin<S: Simd>(&mut self, s: S) {
         let sizes = self.packed.sizes;
-        let (factor, nothing) = (s.splat(self.factor), s.zero());
+        let factor = s.splat(self.factor);
         for (row, words) in self.queries.chunks_exact_mut(sizes.quads()).enumerate() {
-            let (mut size, mut poison) = (nothing, nothing);
-            for vector in 0..sizes.vectors() {
-                let x = s.mul(self.rows.vector(s, row, vector), factor);
-                size = s.max(s.abs(x), size);
-                poison = s.fma(x, nothing, poison);
-            }
-            let (scale, inverse) = scales(s.reduce_max(size));
-            let mut sum = 0;
-            for (vector, words) in words.chunks_mut(4).enumerate() {
-                let x = s.mul(self.rows.vector(s, row, vector), factor);
-                let four = bytes(s, s.mul(x, s.splat(inverse)));
+            let (mut poison, mut sum) = (s.zero(), 0);
+            let scaled = |vector| s.mul(self.rows.vector(s, row, vector), factor);
+            let put = |vector: usize, four: [i32; 4]| {
                 sum += four
                     .iter()
                     .flat_map(|word| word.to_ne_bytes())
                     .map(|b| i32::from(b.cast_signed()))
                     .sum::<i32>();
-                words.iter_mut().zip(four).for_each(|(to, word)| *to = word);
-            }
+                words[4 * vector..]
+                    .iter_mut()
+                    .zip(four)
+                    .for_each(|(to, word)| *to = word);
+            };
+            let scale = row_as_bytes(s, self.row, sizes.width, &mut poison, scaled, put);
             self.state[row] = Query {
                 sum,
                 scale,
@@ -350,16 +379,15 @@ impl Strip<'_> {
             }
         }
         let mut shares: [Shares; R] = [[[0; LANES]; BLOCK_KEYS / CHUNK_KEYS]; R];
-        let mut sums = [0; R];
-        let factors = self.share(s, row, &scores, &mut shares, &mut sums);
+        let found = self.share(s, row, &scores, &mut shares);
         let (mut vector, all) = (0, sizes.vectors());
         while vector < all {
             vector += match all - vector {
-                _ if wide_blocks::<S>() == 1 => self.add::<S, R, 1>(s, block, row, vector, &factors, &sums, &shares),
-                1 => self.add::<S, R, 1>(s, block, row, vector, &factors, &sums, &shares),
-                2 => self.add::<S, R, 2>(s, block, row, vector, &factors, &sums, &shares),
-                3 | 5 | 6 | 9 => self.add::<S, R, 3>(s, block, row, vector, &factors, &sums, &shares),
-                _ => self.add::<S, R, 4>(s, block, row, vector, &factors, &sums, &shares),
+                _ if wide_blocks::<S>() == 1 => self.add::<S, R, 1>(s, block, row, vector, &found, &shares),
+                1 => self.add::<S, R, 1>(s, block, row, vector, &found, &shares),
+                2 => self.add::<S, R, 2>(s, block, row, vector, &found, &shares),
+                3 | 5 | 6 | 9 => self.add::<S, R, 3>(s, block, row, vector, &found, &shares),
+                _ => self.add::<S, R, 4>(s, block, row, vector, &found, &shares),
             };
         }
         R
@@ -406,8 +434,7 @@ impl Strip<'_> {
         B
     }
 
-    /// Makes scores of `R` queries shares relative to that of the block's largest, and adds the shares up. What is returned are factors: in lane
-    /// `r` that of what was added before, in lane `8 + r` that of the block; the sums are those of the shares as they are stored.
+    /// Makes scores of `R` queries shares relative to that of the block's largest, and adds the shares up.
     #[inline(always)]
     fn share<S: Simd, const R: usize>(
         &mut self,
@@ -415,25 +442,31 @@ impl Strip<'_> {
         row: usize,
         scores: &[Scores; R],
         shares: &mut [Shares; R],
-        sums: &mut [i32; R],
-    ) -> [f32; LANES] {
-        let mut exponents = [0.0; LANES];
-        let mut tops = [0.0; R];
+    ) -> Sharing {
+        let (mut tops, mut exponents) = ([0.0; LANES], [0.0; LANES]);
+        let mut most = [s.zero(); R];
         for r in 0..R {
-            let mut most = s.load(&scores[r][0]);
+            most[r] = s.load(&scores[r][0]);
             for group in &scores[r][1..] {
-                most = s.max(s.load(group), most);
+                most[r] = s.max(s.load(group), most[r]);
             }
-            tops[r] = s.reduce_max(most);
+        }
+        s.store(s.reduce_maxima(most), &mut tops);
+        for r in 0..R {
             let query = &mut self.state[row + r];
             let (found, before) = (tops[r] * query.scale, query.most);
             let most = if found > before { found } else { before };
             query.most = most;
             (exponents[r], exponents[8 + r]) = (before - most, found - most);
         }
-        let mut factors = [0.0; LANES];
-        s.store(math::exp2_share(s, s.load(&exponents)), &mut factors);
-        let highest = s.splat(LOG2_TOP_SHARE);
+        let mut found = Sharing {
+            factors: [0.0; LANES],
+            sums: [0; LANES],
+            lost: [0.0; LANES],
+        };
+        s.store(math::exp2_share(s, s.load(&exponents)), &mut found.factors);
+        let (highest, shift) = (s.splat(LOG2_TOP_SHARE), s.splat_i(SHARE_SHIFT * BLOCK_KEYS as i32));
+        let (mut rounded, mut exact) = ([s.zero(); R], [s.zero(); R]);
         for r in 0..R {
             let (top, scale) = (s.splat(tops[r]), s.splat(self.state[row + r].scale));
             let mut sum = s.splat_i(0);
@@ -441,58 +474,76 @@ impl Strip<'_> {
                 let mut integers = [s.splat_i(0); 4];
                 for (scores, integers) in scores.iter().zip(&mut integers) {
                     let x = s.fma(s.sub(s.load(scores), top), scale, highest);
-                    *integers = math::exp2_byte(s, x, -SHARE_SHIFT as f32);
+                    let share;
+                    (*integers, share) = math::exp2_byte(s, x, -SHARE_SHIFT as f32);
+                    exact[r] = s.add(exact[r], share);
                 }
                 s.store_bytes(integers, bytemuck::cast_mut(shares));
                 sum = s.dot_plain(sum, s.load_quads_plain(bytemuck::cast_ref(shares)), 0x0101_0101);
             }
-            sums[r] = s.reduce_sum_i(sum);
-            let sum = s.add_i(sum, s.splat_i(SHARE_SHIFT * (BLOCK_KEYS / LANES) as i32));
+            rounded[r] = s.to_float(sum);
             let total = &mut self.totals[row + r];
-            let before = s.mul(s.load(total), s.splat(factors[r]));
-            s.store(s.fma(s.to_float(sum), s.splat(factors[8 + r]), before), total);
+            let before = s.mul(s.load(total), s.splat(found.factors[r]));
+            s.store(s.fma(exact[r], s.splat(found.factors[8 + r]), before), total);
         }
-        factors
+        // Integers below 2^24, so exact.
+        let sums = s.to_int(s.reduce_sums(rounded));
+        s.store_i(sums, &mut found.sums);
+        let whole = s.to_float(s.add_i(sums, shift));
+        s.store(s.sub(s.reduce_sums(exact), whole), &mut found.lost);
+        found
     }
 
     /// Adds the values of a block, times the shares, to `C` vectors of the result, after it is multiplied by its factor; returns `C`.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
     fn add<S: Simd, const R: usize, const C: usize>(
         &mut self,
         s: S,
         block: usize,
         row: usize,
         vector: usize,
-        factors: &[f32; LANES],
-        sums: &[i32; R],
+        found: &Sharing,
         shares: &[Shares; R],
     ) -> usize {
         let all = self.packed.sizes.vectors();
         let first = block * all + vector;
+        let seen = BLOCK_KEYS.min(self.packed.sizes.keys - block * BLOCK_KEYS);
         let values: [&[Line]; C] =
             std::array::from_fn(|c| &self.packed.values[(first + c) * (BLOCK_KEYS / 4)..][..BLOCK_KEYS / 4]);
         let shares: [&[i32]; R] = std::array::from_fn(|r| shares[r].as_flattened());
         let mut dots = [[[s.splat_i(0); C]; R]];
         for r in 0..R {
-            let start = s.dot_start(sums[r]);
+            let start = s.dot_start(found.sums[r]);
             for c in 0..C {
                 dots[0][r][c] = s.add_i(start, s.load_i(&self.packed.value_sums[first + c]));
             }
         }
         s.dot_runs::<false, _, _, _>(&mut dots, BLOCK_KEYS / 4, quads_of(values), 1, [shares]);
         let [dots] = &dots;
+        let each = s.splat(1.0 / (SHARE_SHIFT as f32 * seen as f32));
         for c in 0..C {
             let scale = s.load(&self.packed.value_scales[first + c]);
+            let mean = s.mul(s.to_float(s.load_i(&self.packed.value_sums[first + c])), each);
             for r in 0..R {
                 let out = &mut self.out[(row + r) * all + vector + c];
-                let before = s.mul(s.load(out), s.splat(factors[r]));
-                let unit = s.mul(scale, s.splat(factors[8 + r]));
-                s.store(s.fma(s.to_float(dots[r][c]), unit, before), out);
+                let before = s.mul(s.load(out), s.splat(found.factors[r]));
+                let unit = s.mul(scale, s.splat(found.factors[8 + r]));
+                let sum = s.fma(mean, s.splat(found.lost[r]), s.to_float(dots[r][c]));
+                s.store(s.fma(sum, unit, before), out);
             }
         }
         C
     }
+}
+
+/// What is found of the shares of a block, by row of a register tile.
+struct Sharing {
+    /// In lane `r` the factor of what was added before, in lane `8 + r` that of the block.
+    factors: [f32; LANES],
+    /// Sums of the shares as they are stored.
+    sums: Line,
+    /// What they lost by being rounded, all together.
+    lost: [f32; LANES],
 }
 
 /// Each of `C` runs of lines as quads.
@@ -516,8 +567,8 @@ impl DenseAttention {
         STRIP_QUERIES.min(self.queries)
     }
 
-    /// Elements of what [`Packed`] and [`Strip`] borrow, in the order of their fields.
-    fn bytes_elems(&self) -> [usize; 12] {
+    /// Elements of what [`Packed`] and [`Strip`] borrow, in the order of their fields but for the row, which is last.
+    fn bytes_elems(&self) -> [usize; 13] {
         let (sizes, strip) = (self.sizes(), self.bytes_strip());
         let (keys, channels) = (sizes.blocks() * BLOCK_KEYS, sizes.vectors() * LANES);
         [
@@ -533,6 +584,7 @@ impl DenseAttention {
             strip * QUERY_ELEMS,
             strip * LANES,
             strip * channels,
+            channels,
         ]
     }
 
@@ -568,6 +620,7 @@ impl Exec<'_> {
             state,
             totals,
             result,
+            row,
         ] = a.bytes_elems().map(|elems| {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(elems);
             rest = others;
@@ -592,6 +645,7 @@ impl Exec<'_> {
         self.kernels.run(Pack {
             k: of_head(k),
             v: of_head(v),
+            row: row.as_chunks_mut().0,
             to: &mut packed,
         });
         let (group, strip) = (a.heads / a.kv_heads, a.bytes_strip());
@@ -607,6 +661,7 @@ impl Exec<'_> {
                         width,
                     },
                     factor: a.scale * std::f32::consts::LOG2_E,
+                    row: row.as_chunks_mut().0,
                     queries: &mut bytemuck::cast_slice_mut(queries)[..n * sizes.quads()],
                     state: &mut bytemuck::cast_slice_mut(state)[..n],
                     totals: &mut totals.as_chunks_mut().0[..n],

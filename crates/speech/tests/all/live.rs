@@ -47,7 +47,7 @@ fn options() -> StreamOptions {
             words: true,
             ..TranscribeOptions::default()
         },
-        step_ms: 100,
+        step_ms: 50,
         silence_ms: 200,
         most_s: Some(1.0),
         ..StreamOptions::default()
