@@ -169,6 +169,48 @@ fn it_is_near_attention_in_single_precision() {
     }
 }
 
+/// Beside one large score each of the others is less than half of the least share that there is, but together they are up to a quarter.
+#[test]
+fn shares_too_small_for_an_integer_count_together() {
+    for keys in [17, 100, 128, 200] {
+        let a = DenseAttention {
+            scale: 0.1,
+            ..attention(3, keys, [1, 1], 72)
+        };
+        let rows = |count: usize, of: &dyn Fn(usize, usize) -> f32| -> Vec<f32> {
+            (0..count * a.width).map(|i| of(i / a.width, i % a.width)).collect()
+        };
+        let q = rows(a.queries, &|_, c| if c == 0 { 8.0 } else { 0.0 });
+        let (last, block) = (keys - 1, (keys - 1) / BLOCK * BLOCK);
+        let k = rows(keys, &|key, c| if key == last && c == 0 { 8.0 } else { 0.0 });
+        let v = rows(keys, &|key, _| if (block..last).contains(&key) { 1.0 } else { 0.0 });
+        let share = (-6.4_f32).exp();
+        let expected = (last - block) as f32 * share / (1.0 + last as f32 * share);
+        for found in attend(&a, [&q, &k, &v]) {
+            let off = (found / expected - 1.0).abs();
+            // The mean of the block's values has the last in it.
+            let within = 0.01 + 1.0 / (keys - block) as f32;
+            assert!(off < within, "{keys} keys: found {found}, expected {expected}");
+        }
+    }
+}
+
+/// A channel in which keys are a hundred times as large, and queries as small, says no more than the others.
+#[test]
+fn large_channel_does_not_cost_the_others_their_bits() {
+    let a = attention(31, 300, [1, 1], 64);
+    let mut random = Random::new(7);
+    let mut q = random.floats(a.queries * a.width, 2.0);
+    let [mut k, v] = [(); 2].map(|()| random.floats(a.keys * a.width, 1.0));
+    q.iter_mut().skip(5).step_by(a.width).for_each(|x| *x *= 0.01);
+    k.iter_mut().skip(5).step_by(a.width).for_each(|x| *x *= 100.0);
+    let found = attend(&a, [&q, &k, &v]);
+    let exact = attend(&DenseAttention { integers: false, ..a }, [&q, &k, &v]);
+    let square = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>();
+    let off = square(&mut found.iter().zip(&exact).map(|(x, y)| x - y)) / square(&mut exact.iter().copied());
+    assert!(off.sqrt() < 0.12, "{}", off.sqrt());
+}
+
 #[test]
 fn operands_at_the_edges() {
     let a = attention(4, 200, [1, 1], 64);
@@ -208,6 +250,10 @@ fn operands_at_the_edges() {
     for (x, exact) in found[..a.width].iter().zip(&exact) {
         near("huge scores", *x, f64::from(*exact), 0.05);
     }
+    // Finite keys whose rotation is not give no other bits on any tier.
+    let mut vast = k.clone();
+    vast[3 * a.width..][..a.width].fill(3e38);
+    assert!(attend(&a, [&q, &vast, &v]).iter().all(|x| x.is_nan()));
     // What is not finite stays where it belongs.
     for strange in [f32::NAN, f32::INFINITY] {
         let with = |x: &[f32], at: usize| {

@@ -596,15 +596,15 @@ mod tests {
 
     #[test]
     fn attention_is_on_integers_where_all_that_it_reads_has_few_bits_and_nothing_stands_beside() {
-        let chosen_of = |queries: &'static str, causal: bool, rule: Option<(&str, Bits)>| {
+        let chosen_of = |queries: Dim, keys: Dim, causal: bool, rule: Option<(&str, Bits)>| {
             let mut b = GraphBuilder::new("g");
-            let [q, k, v] = [("q", queries), ("k", "seq"), ("v", "seq")].map(|(name, length)| {
+            let [q, k, v] = [("q", &queries), ("k", &keys), ("v", &keys)].map(|(name, length)| {
                 let x = format!("{name}.x");
-                let x = b.input(&x, TensorType::new(DType::F32, [1.into(), length.into(), 64.into()]));
+                let x = b.input(&x, TensorType::new(DType::F32, [1.into(), length.clone(), 64.into()]));
                 let (w, bias) = (b.weight(name, &[64, 64]), b.weight(&format!("{name}.bias"), &[64]));
                 let y = b.linear(x, w, Some(bias)).unwrap();
                 let y = b.scale(y, 0.5).unwrap();
-                b.reshape(y, [1.into(), length.into(), 2.into(), 32.into()]).unwrap()
+                b.reshape(y, [1.into(), length.clone(), 2.into(), 32.into()]).unwrap()
             });
             let attrs = AttentionAttrs {
                 scale: 0.2,
@@ -625,11 +625,18 @@ mod tests {
             assert_eq!(all.count(), count);
             count
         };
-        assert_eq!(chosen_of("seq", false, None), 1);
-        assert_eq!(chosen_of("seq", false, Some(("v", Bits::Four))), 1);
-        assert_eq!(chosen_of("seq", false, Some(("v", Bits::Sixteen))), 0);
-        assert_eq!(chosen_of("seq", true, None), 0);
-        assert_eq!(chosen_of("others", false, None), 0);
+        let alike = |causal, rule| chosen_of("seq".into(), "seq".into(), causal, rule);
+        assert_eq!(alike(false, None), 1);
+        assert_eq!(alike(false, Some(("v", Bits::Four))), 1);
+        assert_eq!(alike(false, Some(("v", Bits::Sixteen))), 0);
+        assert_eq!(alike(true, None), 0);
+        for (queries, keys, count) in [
+            ("a".into(), "b".into(), 0),
+            (7.into(), 8.into(), 0),
+            (8.into(), 7.into(), 1),
+        ] {
+            assert_eq!(chosen_of(queries, keys, false, None), count);
+        }
     }
 
     #[test]

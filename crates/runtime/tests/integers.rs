@@ -84,44 +84,6 @@ fn attention_on_integers_is_near_the_interpreter_and_the_same_everywhere() {
     }
 }
 
-/// Beside one large score each of the others is less than half of the least share that there is, but together they are a sixth.
-#[test]
-fn shares_too_small_for_an_integer_count_together() {
-    let keys = 128;
-    let attrs = AttentionAttrs {
-        scale: 0.1,
-        integers: true,
-        ..AttentionAttrs::default()
-    };
-    let filled = |count: usize, heads: usize, x: &dyn Fn(usize, usize) -> f32| {
-        let data = (0..count * heads * WIDTH)
-            .map(|i| x(i / (heads * WIDTH), i % WIDTH))
-            .collect();
-        Tensor::from_f32([1, count, heads, WIDTH], data).unwrap()
-    };
-    let inputs = BTreeMap::from([
-        (
-            "q".to_owned(),
-            filled(3, HEADS[0], &|_, i| if i == 0 { 8.0 } else { 0.0 }),
-        ),
-        (
-            "k".to_owned(),
-            filled(keys, HEADS[1], &|key, i| if key == 0 && i == 0 { 8.0 } else { 0.0 }),
-        ),
-        (
-            "v".to_owned(),
-            filled(keys, HEADS[1], &|key, _| if key == 0 { 0.0 } else { 1.0 }),
-        ),
-    ]);
-    let others = (keys - 1) as f32 * (-6.4_f32).exp();
-    let want = others / (1.0 + others);
-    let function = Function::with_weights(graph(attrs).unwrap(), &BTreeMap::new(), None).unwrap();
-    let found = function.run(&Pool::new(1), 1, &inputs).unwrap();
-    for y in found[0].1.as_f32().unwrap() {
-        assert!((y / want - 1.0).abs() < 0.02, "found {y}, expected {want}");
-    }
-}
-
 #[test]
 fn it_stands_beside_no_mask_or_cap() {
     let integers = |attrs: AttentionAttrs| AttentionAttrs {

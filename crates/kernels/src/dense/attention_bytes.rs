@@ -4,7 +4,7 @@
 //! (Zhang et al. 2024); the rest is the online softmax of the neighbor [`super::attention_strip`], with shares in integers.
 //!
 //! - Keys: each channel's mean over all keys is taken away first. That shifts all scores of a query alike, so a softmax does not see it,
-//!   and what is left is smaller. Each 16 channels of keys and of queries are rotated (signs and a Hadamard transform, as in `QuaRot`, Ashkboos et al. 2024), so that
+//!   and what is left is smaller. Each whole 16 channels of keys and of queries are rotated (signs and a Hadamard transform, as in `QuaRot`, Ashkboos et al. 2024), so that
 //!   a large one does not cost the others their bits. A scale for each key; a scale for each query. Dot products are exact, and a score is one product with each scale.
 //! - Shares: in a block of [`BLOCK_KEYS`] keys the largest score has the share 254, and the others theirs, rounded to integers. They are stored less 127, as products of signed
 //!   bytes are exact on every tier; the sums of a channel make up for that. So shares of a block
@@ -15,7 +15,7 @@
 //! It deliberately takes nothing beside queries, keys and values: no mask, bias, cap or sink ([`DenseAttention::integers`]). A query that is not finite gives
 //! NaN, a key that is not gives NaN everywhere in its head, a value in its channel.
 //!
-//! The bits do not depend on the tier nor on how queries are shared out: what is not an integer sum is one chain, or 16 and the fixed tree.
+//! The bits do not depend on the tier nor on how queries are shared out: what is not an integer sum is one chain, 16 and the fixed tree, or the rotation's stages.
 
 use super::DenseAttention;
 use crate::exec::{Exec, SharedMut};
@@ -119,29 +119,28 @@ fn rotated<S: Simd>(s: S, x: S::F) -> S::F {
     s.mul(s.hadamard_lanes(flipped), s.splat(0.25))
 }
 
-/// Makes bytes of a row of `width` numbers, whose vectors `of` gives, after rotating each 16 of them. `put` takes four words of each vector, and a poison that is
+/// Makes bytes of a row of `width` floats, after rotating each whole 16 of them. `put` takes four words of each vector, and a poison that is
 /// NaN where a number is not finite is added to; returned is the scale.
 #[inline(always)]
 fn row_as_bytes<S: Simd>(
     s: S,
-    row: &mut [[f32; LANES]],
+    floats: &mut [[f32; LANES]],
     width: usize,
     poison: &mut S::F,
-    of: impl Fn(usize) -> S::F,
     mut put: impl FnMut(usize, [i32; 4]),
 ) -> f32 {
     let mut size = s.zero();
-    for (vector, to) in row.iter_mut().enumerate() {
-        let mut x = of(vector);
-        *poison = s.fma(x, s.zero(), *poison);
+    for (vector, floats) in floats.iter_mut().enumerate() {
+        let mut x = s.load(floats);
         if (vector + 1) * LANES <= width {
             x = rotated(s, x);
         }
+        *poison = s.fma(x, s.zero(), *poison);
         size = s.max(s.abs(x), size);
-        s.store(x, to);
+        s.store(x, floats);
     }
     let (scale, inverse) = scales(s.reduce_max(size));
-    for (vector, x) in row.iter().enumerate() {
+    for (vector, x) in floats.iter().enumerate() {
         put(vector, bytes(s, s.mul(s.load(x), s.splat(inverse))));
     }
     scale
@@ -151,8 +150,8 @@ fn row_as_bytes<S: Simd>(
 struct Pack<'a, 'b> {
     k: Rows<'a>,
     v: Rows<'a>,
-    /// A row while it becomes bytes.
-    row: &'b mut [[f32; LANES]],
+    /// Memory for a row that becomes bytes.
+    floats: &'b mut [[f32; LANES]],
     to: &'b mut Packed<'a>,
 }
 
@@ -163,7 +162,7 @@ impl Op for Pack<'_, '_> {
     fn eval<S: Simd>(self, s: S) {
         let to = self.to;
         means(s, self.k, to.sizes.keys, to.key_means);
-        pack_keys(s, self.k, self.row, to);
+        pack_keys(s, self.k, self.floats, to);
         means(s, self.v, to.sizes.keys, to.value_means);
         pack_values(s, self.v, to);
     }
@@ -183,7 +182,7 @@ fn means<S: Simd>(s: S, rows: Rows<'_>, count: usize, means: &mut [[f32; LANES]]
 }
 
 #[inline(always)]
-fn pack_keys<S: Simd>(s: S, rows: Rows<'_>, row: &mut [[f32; LANES]], to: &mut Packed<'_>) {
+fn pack_keys<S: Simd>(s: S, rows: Rows<'_>, floats: &mut [[f32; LANES]], to: &mut Packed<'_>) {
     let quads = to.sizes.quads();
     // What lies behind the last key is never seen, but read.
     to.keys.fill([0; LANES]);
@@ -191,13 +190,15 @@ fn pack_keys<S: Simd>(s: S, rows: Rows<'_>, row: &mut [[f32; LANES]], to: &mut P
     let mut poison = s.zero();
     for key in 0..to.sizes.keys {
         let lines = &mut to.keys[key / LANES * quads..][..quads];
-        let less_mean = |vector| s.sub(rows.vector(s, key, vector), s.load(&to.key_means[vector]));
+        for (vector, (floats, mean)) in floats.iter_mut().zip(&*to.key_means).enumerate() {
+            s.store(s.sub(rows.vector(s, key, vector), s.load(mean)), floats);
+        }
         let put = |vector: usize, words: [i32; 4]| {
             for (line, word) in lines[4 * vector..].iter_mut().zip(words) {
                 line[key % LANES] = word;
             }
         };
-        to.key_scales[key / LANES][key % LANES] = row_as_bytes(s, row, rows.width, &mut poison, less_mean, put);
+        to.key_scales[key / LANES][key % LANES] = row_as_bytes(s, floats, rows.width, &mut poison, put);
     }
     *to.poison = s.reduce_sum(poison);
 }
@@ -266,8 +267,8 @@ struct Strip<'a> {
     /// A row for each query, and what products of queries and keys are multiplied by to become exponents of two.
     rows: Rows<'a>,
     factor: f32,
-    /// A row while it becomes bytes.
-    row: &'a mut [[f32; LANES]],
+    /// As in [`Pack`].
+    floats: &'a mut [[f32; LANES]],
     /// A word of each quad of channels for each query.
     queries: &'a mut [i32],
     /// What the kernel keeps of each query.
@@ -331,7 +332,9 @@ impl Strip<'_> {
         let factor = s.splat(self.factor);
         for (row, words) in self.queries.chunks_exact_mut(sizes.quads()).enumerate() {
             let (mut poison, mut sum) = (s.zero(), 0);
-            let scaled = |vector| s.mul(self.rows.vector(s, row, vector), factor);
+            for (vector, floats) in self.floats.iter_mut().enumerate() {
+                s.store(s.mul(self.rows.vector(s, row, vector), factor), floats);
+            }
             let put = |vector: usize, four: [i32; 4]| {
                 sum += four
                     .iter()
@@ -343,7 +346,7 @@ impl Strip<'_> {
                     .zip(four)
                     .for_each(|(to, word)| *to = word);
             };
-            let scale = row_as_bytes(s, self.row, sizes.width, &mut poison, scaled, put);
+            let scale = row_as_bytes(s, self.floats, sizes.width, &mut poison, put);
             self.state[row] = Query {
                 sum,
                 scale,
@@ -508,17 +511,20 @@ impl Strip<'_> {
         let all = self.packed.sizes.vectors();
         let first = block * all + vector;
         let seen = BLOCK_KEYS.min(self.packed.sizes.keys - block * BLOCK_KEYS);
+        // Behind the last 16 keys all values are zero, and all shares as they are stored.
+        let quads = seen.div_ceil(LANES) * (LANES / 4);
+        let behind = SHARE_SHIFT * (BLOCK_KEYS - 4 * quads) as i32;
         let values: [&[Line]; C] =
-            std::array::from_fn(|c| &self.packed.values[(first + c) * (BLOCK_KEYS / 4)..][..BLOCK_KEYS / 4]);
-        let shares: [&[i32]; R] = std::array::from_fn(|r| shares[r].as_flattened());
+            std::array::from_fn(|c| &self.packed.values[(first + c) * (BLOCK_KEYS / 4)..][..quads]);
+        let shares: [&[i32]; R] = std::array::from_fn(|r| &shares[r].as_flattened()[..quads]);
         let mut dots = [[[s.splat_i(0); C]; R]];
         for r in 0..R {
-            let start = s.dot_start(found.sums[r]);
+            let start = s.dot_start(found.sums[r] + behind);
             for c in 0..C {
                 dots[0][r][c] = s.add_i(start, s.load_i(&self.packed.value_sums[first + c]));
             }
         }
-        s.dot_runs::<false, _, _, _>(&mut dots, BLOCK_KEYS / 4, quads_of(values), 1, [shares]);
+        s.dot_runs::<false, _, _, _>(&mut dots, quads, quads_of(values), 1, [shares]);
         let [dots] = &dots;
         let each = s.splat(1.0 / (SHARE_SHIFT as f32 * seen as f32));
         for c in 0..C {
@@ -567,7 +573,7 @@ impl DenseAttention {
         STRIP_QUERIES.min(self.queries)
     }
 
-    /// Elements of what [`Packed`] and [`Strip`] borrow, in the order of their fields but for the row, which is last.
+    /// Elements of what [`Packed`] and [`Strip`] borrow, in the order of their fields but for the floats, which are last.
     fn bytes_elems(&self) -> [usize; 13] {
         let (sizes, strip) = (self.sizes(), self.bytes_strip());
         let (keys, channels) = (sizes.blocks() * BLOCK_KEYS, sizes.vectors() * LANES);
@@ -620,7 +626,7 @@ impl Exec<'_> {
             state,
             totals,
             result,
-            row,
+            floats,
         ] = a.bytes_elems().map(|elems| {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(elems);
             rest = others;
@@ -645,7 +651,7 @@ impl Exec<'_> {
         self.kernels.run(Pack {
             k: of_head(k),
             v: of_head(v),
-            row: row.as_chunks_mut().0,
+            floats: floats.as_chunks_mut().0,
             to: &mut packed,
         });
         let (group, strip) = (a.heads / a.kv_heads, a.bytes_strip());
@@ -661,7 +667,7 @@ impl Exec<'_> {
                         width,
                     },
                     factor: a.scale * std::f32::consts::LOG2_E,
-                    row: row.as_chunks_mut().0,
+                    floats: floats.as_chunks_mut().0,
                     queries: &mut bytemuck::cast_slice_mut(queries)[..n * sizes.quads()],
                     state: &mut bytemuck::cast_slice_mut(state)[..n],
                     totals: &mut totals.as_chunks_mut().0[..n],

@@ -47,6 +47,7 @@ fn options() -> StreamOptions {
             words: true,
             ..TranscribeOptions::default()
         },
+        // So often, texts of random weights have something in common from one step to the next.
         step_ms: 50,
         silence_ms: 200,
         most_s: Some(1.0),
