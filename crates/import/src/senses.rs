@@ -1,4 +1,5 @@
-//! What a model that writes text sees and hears with: its components, their precision, and the records of its front ends.
+//! What a model that writes text sees and hears with: its components, their precision, and the records of its front ends. And which
+//! components may attend on integers.
 
 use crate::convert::from_bundle;
 use crate::source::TokenizerFiles;

@@ -3,8 +3,10 @@
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 use cactus_audio::decode::{Limits, load};
+use cactus_bundle::Bundle;
 use cactus_engine::CancelToken;
 use cactus_import::{ConvertOptions, convert};
+use cactus_passes::{Bits, Policy};
 use cactus_speech::{ErrorKind, Result, TranscribeOptions, Transcriber, Transcript};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -76,6 +78,42 @@ fn transcripts_are_the_same_with_any_number_of_threads_and_times_do_not_go_back(
         assert_eq!(found, *want, "{threads} threads");
         // Nothing of a recording is left for the next.
         assert_eq!(said(&mut transcriber, &samples, &options).unwrap(), found);
+    }
+}
+
+#[test]
+fn attention_is_on_integers_in_the_encoder_of_whisper_where_its_weights_have_few_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    for (model, can) in [("whisper", true), ("moonshine", false)] {
+        for bits in [Bits::Four, Bits::Eight, Bits::Sixteen, Bits::ThirtyTwo] {
+            let path = folder.path().join(format!("{model}-{bits:?}"));
+            let options = ConvertOptions {
+                policy: Policy::uniform(bits),
+                ..ConvertOptions::default()
+            };
+            convert(
+                &here("../../golden/speech").join(model),
+                &path,
+                &options,
+                &mut |_, _| {},
+            )
+            .unwrap();
+            let bundle = Bundle::open(&path).unwrap();
+            for component in bundle.manifest().components.iter().map(|c| &*c.name) {
+                let graph = bundle.graph(component).unwrap().0.to_string();
+                let found: Vec<bool> = graph
+                    .lines()
+                    .filter(|line| line.contains("= attention("))
+                    .map(|line| line.contains("integers=true"))
+                    .collect();
+                let wanted = can && component == "encoder" && bits <= Bits::Eight;
+                assert!(component != "encoder" || !found.is_empty(), "{model} {bits:?}");
+                assert!(
+                    found.iter().all(|is| *is == wanted),
+                    "{model} {bits:?} {component}: {found:?}"
+                );
+            }
+        }
     }
 }
 
