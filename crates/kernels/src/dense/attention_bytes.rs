@@ -511,7 +511,7 @@ impl Strip<'_> {
         let all = self.packed.sizes.vectors();
         let first = block * all + vector;
         let seen = BLOCK_KEYS.min(self.packed.sizes.keys - block * BLOCK_KEYS);
-        // Behind the last 16 keys all values are zero, and all shares as they are stored.
+        // Behind the last 16 keys of which some are seen, shares are stored as the one of nothing, and values are zero.
         let quads = seen.div_ceil(LANES) * (LANES / 4);
         let behind = SHARE_SHIFT * (BLOCK_KEYS - 4 * quads) as i32;
         let values: [&[Line]; C] =
