@@ -6,6 +6,7 @@ use cactus::cloud::{
     Answered, AnsweredBy, AskOptions, Class, Event, Handoff, Policy, PolicyOptions, Question, Reason, SecretString,
 };
 use cactus::{ChatRequest, ErrorKind, FinishReason, GenerateOptions, LoadOptions, Model, Scheduler, SchedulerLimits};
+use cactus_passes::Bits;
 use cactus_testkit::http::{Server, chat_stream, json_answer};
 use serde_json::json;
 use std::path::Path;
@@ -242,7 +243,8 @@ fn what_is_wrong_with_a_policy_or_a_request_is_said_at_once() {
 fn a_target_hears_again_what_is_doubtful_of_a_recording() {
     use cactus::cloud::{Permission, RecordingPolicy, Stop};
     use cactus::speech::{Sound, TranscribeOptions, Transcriber};
-    let (_folder, path) = bundle("speech/whisper");
+    // In 16 bits: what random weights write hangs on the last bit, and this needs words.
+    let (_folder, path) = support::bundle_of("speech/whisper", Bits::Sixteen);
     let transcriber = Transcriber::load(&path, Some(1)).unwrap();
     // A tone that rises for four seconds.
     let pcm: Vec<i16> = (0..64_000)

@@ -1,7 +1,8 @@
 //! Bundles of tiny models.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use cactus_import::convert;
+use cactus_import::{ConvertOptions, convert};
+use cactus_passes::{Bits, Policy};
 use cactus_testkit::tone;
 use std::path::{Path, PathBuf};
 
@@ -12,9 +13,18 @@ pub(crate) fn golden(name: &str) -> PathBuf {
 
 /// A bundle of a tiny model of `golden/`, in a folder that goes with it.
 pub(crate) fn bundle(name: &str) -> (tempfile::TempDir, PathBuf) {
+    bundle_of(name, Bits::Eight)
+}
+
+/// As [`bundle`], with matrices of so many bits.
+pub(crate) fn bundle_of(name: &str, bits: Bits) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bundle");
-    convert(&golden(name), &path, &Default::default(), &mut |_, _| {}).unwrap();
+    let options = ConvertOptions {
+        policy: Policy::uniform(bits),
+        ..ConvertOptions::default()
+    };
+    convert(&golden(name), &path, &options, &mut |_, _| {}).unwrap();
     (folder, path)
 }
 
