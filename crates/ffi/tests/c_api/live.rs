@@ -71,6 +71,7 @@ fn expected(samples: &[f32]) -> Vec<StreamEvent> {
             language: Some("zh".to_owned()),
             ..TranscribeOptions::default()
         },
+        // So often, texts of random weights have something in common from one step to the next.
         step_ms: 50,
         silence_ms: 200,
         most_s: Some(1.0),
