@@ -53,6 +53,7 @@ pub static ISA: Knob = Knob {
         "avx2",
         "avx2_vnni",
         "avx512_vnni",
+        "amx_int8",
     ]),
     default: "auto",
     help: "Instruction-set tier of the kernels; a tier that this CPU lacks is an error.",
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidKnob);
         assert_eq!(
             error.to_string(),
-            "CACTUS_ISA: expected one of auto, scalar, simd128, simd128_fma, neon, neon_dotprod, neon_i8mm, sme2, avx2, avx2_vnni, avx512_vnni, found `sse`"
+            "CACTUS_ISA: expected one of auto, scalar, simd128, simd128_fma, neon, neon_dotprod, neon_i8mm, sme2, avx2, avx2_vnni, avx512_vnni, amx_int8, found `sse`"
         );
     }
 

@@ -48,7 +48,7 @@ impl KernelRow {
 #[must_use]
 pub fn tier_rows(tier: Tier) -> usize {
     match tier {
-        Tier::Avx512Vnni => 8,
+        Tier::Avx512Vnni | Tier::AmxInt8 => 8,
         _ => 4,
     }
 }

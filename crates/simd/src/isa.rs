@@ -7,7 +7,7 @@ use crate::vector::{Op, Simd};
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::wasm::Simd128;
 #[cfg(target_arch = "x86_64")]
-use crate::x86::{Avx2, Avx2Vnni, Avx512};
+use crate::x86::{Amx, Avx2, Avx2Vnni, Avx512};
 
 /// An instruction-set tier: the name of a set of CPU features. Having the name proves nothing; see [`Isa`].
 #[non_exhaustive]
@@ -33,6 +33,8 @@ pub enum Tier {
     Avx2Vnni,
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
     Avx512Vnni,
+    /// As `Avx512Vnni`, with the tile products of bytes of AMX.
+    AmxInt8,
 }
 
 /// Whether code for any CPU is compiled. A small library (`scripts/small.toml`) leaves it out where every CPU of the target has more.
@@ -40,7 +42,7 @@ const HAS_SCALAR: bool = !cfg!(all(cactus_no_scalar, target_arch = "aarch64", ta
 
 impl Tier {
     /// Every tier of every architecture; those of one from the lowest to the highest.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Scalar,
         Self::Simd128,
         Self::Simd128Fma,
@@ -51,6 +53,7 @@ impl Tier {
         Self::Avx2,
         Self::Avx2Vnni,
         Self::Avx512Vnni,
+        Self::AmxInt8,
     ];
 
     /// The name used in knobs, kernel names and reports.
@@ -67,6 +70,7 @@ impl Tier {
             Self::Avx2 => "avx2",
             Self::Avx2Vnni => "avx2_vnni",
             Self::Avx512Vnni => "avx512_vnni",
+            Self::AmxInt8 => "amx_int8",
         }
     }
 
@@ -113,6 +117,9 @@ pub enum Isa {
     /// AVX-512 with VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
+    /// AVX-512 with VNNI, and AMX.
+    #[cfg(target_arch = "x86_64")]
+    Amx(Amx),
 }
 
 impl Isa {
@@ -137,6 +144,8 @@ impl Isa {
             Tier::Avx2Vnni => Avx2Vnni::detect().map(Self::Avx2Vnni),
             #[cfg(target_arch = "x86_64")]
             Tier::Avx512Vnni => Avx512::detect().map(Self::Avx512),
+            #[cfg(target_arch = "x86_64")]
+            Tier::AmxInt8 => Amx::detect().map(Self::Amx),
             // Those of other architectures.
             _ => None,
         }
@@ -174,11 +183,13 @@ impl Isa {
             Self::Avx2Vnni(_) => Tier::Avx2Vnni,
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(_) => Tier::Avx512Vnni,
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx(_) => Tier::AmxInt8,
         }
     }
 
     /// Runs `op` compiled for this tier, or for the one below where this tier's own instructions are of no use to an [`Op`]:
-    /// what `SMMLA` and outer products serve enters by their tokens.
+    /// what `SMMLA`, outer products and tiles serve enters by their tokens.
     #[inline]
     pub fn dispatch<O: Op>(self, op: O) -> O::Output {
         match self {
@@ -202,6 +213,8 @@ impl Isa {
             Self::Avx2Vnni(token) => token.vectorize(op),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(token) => token.vectorize(op),
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx(token) => token.avx512().vectorize(op),
         }
     }
 }

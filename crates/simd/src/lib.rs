@@ -2,11 +2,11 @@
 //!
 //! Purpose: let kernels be written once, in safe Rust, and run at the full width of each CPU with the same bits on all.
 //!
-//! It depends only on `half` (software conversions) and, on ARM64, on `libc` (detection). It deliberately contains no kernel, no thread, no allocation.
+//! It depends only on `half` (software conversions) and, on ARM64 and on x86-64 with Linux, on `libc` (detection). It deliberately contains no kernel, no thread, no allocation.
 //!
 //! # Tokens
 //!
-//! An instruction-set token ([`Scalar`]; `Avx2`, `Avx2Vnni`, `Avx512`; `Neon`, `NeonDot`, `NeonI8mm`, `Sme2`; `Simd128`) is a zero-sized value that can only be made where the CPU has
+//! An instruction-set token ([`Scalar`]; `Avx2`, `Avx2Vnni`, `Avx512`, `Amx`; `Neon`, `NeonDot`, `NeonI8mm`, `Sme2`; `Simd128`) is a zero-sized value that can only be made where the CPU has
 //! the instructions. All operations are methods of a token (trait [`Simd`]), so holding one proves that calling them is
 //! sound, and no caller writes `unsafe` for the CPU's sake.
 //!
@@ -67,14 +67,14 @@ mod wasm;
 mod x86;
 
 #[cfg(target_arch = "aarch64")]
-pub use aarch64::{Arm, Baseline, Dotprod, HasDotprod, I8mm, Level, Neon, NeonDot, NeonI8mm, OpFor, Sme2};
+pub use aarch64::{Arm, Baseline, Dotprod, HasDotprod, I8mm, Level, Neon, NeonDot, NeonI8mm, Sme2};
 pub use isa::{Isa, Tier};
 pub use scalar::Scalar;
-pub use vector::{LANES, Op, Simd};
+pub use vector::{LANES, Op, OpFor, Simd};
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 pub use wasm::Simd128;
 #[cfg(target_arch = "x86_64")]
-pub use x86::{Avx2, Avx2Vnni, Avx512};
+pub use x86::{Amx, Avx2, Avx2Vnni, Avx512, Tiles};
 
 /// Asks for the line of the cache at an address, of whatever memory, into the cache of the second level, for threads that wait for others. Nobody has
 /// measured that on ARM64, and WebAssembly cannot do it: there it is left out.
@@ -86,6 +86,17 @@ pub const FETCH: Option<fn(usize)> = {
     #[cfg(not(target_arch = "x86_64"))]
     None
 };
+
+/// Whether this CPU multiplies tiles and the system lets this process do so: whether there is a token of the tier [`Tier::AmxInt8`].
+#[must_use]
+pub fn has_tiles() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        Amx::detect().is_some()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
 
 /// Whether this CPU reads weights of 8 bits faster without software prefetching, whose lines take the fill buffers of its first-level cache. Known of AMD's Zen 4
 /// alone.

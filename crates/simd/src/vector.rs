@@ -15,6 +15,31 @@ pub trait Op {
     fn eval<S: Simd>(self, s: S) -> Self::Output;
 }
 
+/// Work for one tier, which may use what only that tier has; compiled with the tier's features.
+///
+/// As with [`Op`], `eval` and everything that it calls with vectors in hand are `#[inline(always)]`.
+pub trait OpFor<S> {
+    /// What the work returns.
+    type Output;
+
+    /// Does the work with the operations of `s`.
+    fn eval(self, s: S) -> Self::Output;
+}
+
+/// Work for every tier as work for one.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+pub(crate) struct Any<O>(pub(crate) O);
+
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+impl<S: Simd, O: Op> OpFor<S> for Any<O> {
+    type Output = O::Output;
+
+    #[inline(always)]
+    fn eval(self, s: S) -> O::Output {
+        self.0.eval(s)
+    }
+}
+
 /// The products of [`Simd::dot_runs`] quad after quad, with `$load` and `$dot`, after [`check_runs`].
 macro_rules! one_by_one {
     ($s:ident, $load:ident, $dot:ident, $acc:ident, $count:ident, $q:ident, $step:ident, $x:ident) => {

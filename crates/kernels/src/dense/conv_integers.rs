@@ -9,7 +9,7 @@ use super::conv::Window;
 use super::strips::{STRIP, quantized_elems};
 use super::turn::{Planes, Turn, row_stride};
 use crate::exec::{Exec, Kernels, SharedMut};
-use crate::matmul::{Activations, Cell, Epilogue, MIN_MAGNITUDE, QuantizedRows, TILE_ROWS, quantize_group};
+use crate::matmul::{Activations, Cell, Epilogue, MIN_MAGNITUDE, QuantizedRows, quantize_group};
 use cactus_quant::{BLOCK_ROWS, GROUP, PackedView, Packing};
 use cactus_simd::{Op, Simd};
 use std::ops::Range;
@@ -196,9 +196,8 @@ impl Exec<'_> {
                 let count = BLOCK_ROWS.min(n - first);
                 x.group(group, start + first)
                     .quantize(self.kernels, &mut cells[..count]);
-                for (half, cells) in cells[..count].chunks(TILE_ROWS).enumerate() {
-                    let (to, count) = rows.tile_mut(first / TILE_ROWS + half);
-                    to[group * count..(group + 1) * count].copy_from_slice(cells);
+                for (i, &cell) in cells[..count].iter().enumerate() {
+                    rows.set(first + i, group, cell);
                 }
             }
         }

@@ -55,6 +55,10 @@ impl Exec<'_> {
             if super::aarch64::run_cq(kernels.isa(), product, blocks.clone(), at_once) {
                 return;
             }
+            #[cfg(target_arch = "x86_64")]
+            if super::x86::run_cq(kernels.isa(), product, blocks.clone()) {
+                return;
+            }
             kernels.run(RunOp {
                 product,
                 blocks,

@@ -86,7 +86,9 @@ impl Exec<'_> {
             if let Some(runs) = runs_of_rows(w, rows, self.step.width(), cost_ns) {
                 let width = self.step.width();
                 self.step.run(runs.count * width, &|part| {
-                    let own = part_range(tiles, width, part / runs.count);
+                    // Pairs of tiles, for products that multiply as many rows at once.
+                    let pairs = part_range(tiles.div_ceil(2), width, part / runs.count);
+                    let own = 2 * pairs.start..tiles.min(2 * pairs.end);
                     run_tiles(kernels, w, runs.blocks(part % runs.count), WIDE, x, own, target);
                 });
                 return;
@@ -126,6 +128,15 @@ fn run_tiles(
         // SAFETY: parts have disjoint runs of blocks.
         unsafe { target.activate(0..x.rows(), blocks) };
         return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        let rows = tiles.start * TILE_ROWS..x.rows().min(tiles.end * TILE_ROWS);
+        if super::x86::many_int8(kernels.isa(), w, blocks.clone(), x, rows.clone(), target) {
+            // SAFETY: parts have disjoint runs of blocks, or rows.
+            unsafe { target.activate(rows, blocks) };
+            return;
+        }
     }
     for tile in tiles.clone() {
         // On x86 the first tile brings the weights block after block, as the hardware there fetches ahead best; the others

@@ -7,7 +7,7 @@
 //!
 //! The interleaved packings turn a product into loads of 16 outputs and broadcasts of one activation, which the operations
 //! of `simd` express; so it deliberately has no file per instruction set, except for ARM64, whose products take activations
-//! by lane or two rows at once. `docs/adr/0001-int8-layout.md` has the reasons and figures, and
+//! by lane or two rows at once, and for the tile products of x86-64. `docs/adr/0001-int8-layout.md` has the reasons and figures, and
 //! `docs/adr/0010-codebook-packings.md` those of the codebooks.
 //!
 //! # Order of the arithmetic
@@ -26,7 +26,7 @@
 //! Parts are runs of whole blocks of 16 outputs, so that a thread reads one sequential stream. Up to 8 rows are multiplied
 //! in one pass over the weights, which is then bound by memory. More rows are cut in tiles of 8; all tiles visit a run of
 //! blocks small enough for the L2 cache before the next run is read, or, of codebook weights, the looked up integers of a group before
-//! the next group. Floats have tiles of up to 6 rows and 4 blocks, whose
+//! the next group. Tile products have tiles of 16 rows instead. Floats have tiles of up to 6 rows and 4 blocks, whose
 //! chains take turns, and cut many rows among the threads where there are few blocks.
 
 #[cfg(target_arch = "aarch64")]
@@ -39,6 +39,9 @@ mod int8;
 mod rotated;
 mod rows;
 mod tile;
+mod tiled;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub(crate) use float::{Chains, Tile, wide_blocks};
 pub use rotated::RotatedRows;
@@ -46,6 +49,7 @@ pub(crate) use rotated::rotate_vectors;
 pub use rows::QuantizedRows;
 #[allow(unused_imports)]
 pub(crate) use rows::{Cell, MIN_MAGNITUDE, RowWriter, quantize_group};
+pub(crate) use tiled::ROWS as TILED_ROWS;
 
 use crate::elementwise::{Stretches, UnaryOp, keep_piece_within, unary_stretches};
 use crate::exec::{Exec, Kernels, SharedMut, check_strided};

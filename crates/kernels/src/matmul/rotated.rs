@@ -1,6 +1,7 @@
 //! Activations rotated and as 8-bit integers, for products with codebook weights.
 
 use super::TILE_ROWS;
+use super::tiled::{TileWriter, Tiled, Tiling};
 use crate::elementwise::keep_within;
 use crate::exec::{Exec, SharedMut};
 use crate::parts::{part_count, part_range};
@@ -33,6 +34,19 @@ impl super::tile::Activation for RotatedCell {
     }
 }
 
+impl RotatedCell {
+    /// Writes it as group `group` of row `row` of rows in tiles.
+    ///
+    /// # Safety
+    /// As of [`TileWriter::write`].
+    #[inline(always)]
+    unsafe fn write(&self, row: usize, group: usize, to: &TileWriter<'_>) {
+        let bytes: &[[i8; CQ_GROUP / 2]; 2] = bytemuck::cast_ref(&self.quads);
+        // SAFETY: this function's contract.
+        unsafe { to.write(row, group, bytes, self.scale) };
+    }
+}
+
 /// Activations `[rows, k]` rotated and quantized for products with codebook weights, in memory that the caller provides.
 ///
 /// The groups are those of the weights ([`groups`]); a group that reaches beyond the row is filled up with zeros. The
@@ -42,10 +56,11 @@ impl super::tile::Activation for RotatedCell {
 /// scale 0. Where an activation is not finite, the integers are zeros and the scale is NaN, so that every output of the row is
 /// NaN.
 ///
-/// The memory holds one cell of 136 bytes for each row and group, in the order of [`super::QuantizedRows`].
+/// The memory holds one cell of 136 bytes for each row and group, in the order of [`super::QuantizedRows`], and as there once again on CPUs with tile products.
 #[derive(Debug)]
 pub struct RotatedRows<'a> {
     cells: &'a mut [RotatedCell],
+    tiled: Tiled<'a>,
     rows: usize,
     k: usize,
     groups: usize,
@@ -55,7 +70,20 @@ impl<'a> RotatedRows<'a> {
     /// Bytes that `rows` rows of `k` inputs need, `None` on overflow.
     #[must_use]
     pub fn bytes(rows: usize, k: usize) -> Option<usize> {
+        Self::cell_bytes(rows, k)?.checked_add(Self::tiling(rows, group_count(k)?).bytes()?)
+    }
+
+    /// Those of them that cells take.
+    fn cell_bytes(rows: usize, k: usize) -> Option<usize> {
         rows.checked_mul(group_count(k)?)?.checked_mul(size_of::<RotatedCell>())
+    }
+
+    fn tiling(rows: usize, groups: usize) -> Tiling {
+        Tiling {
+            rows,
+            groups,
+            row_bytes: CQ_GROUP,
+        }
     }
 
     /// Rows of `k` inputs in `memory`, which is aligned to 4 bytes and has at least [`RotatedRows::bytes`] bytes. What was
@@ -66,11 +94,13 @@ impl<'a> RotatedRows<'a> {
     #[must_use]
     pub fn new(memory: &'a mut [u8], rows: usize, k: usize) -> Self {
         let bytes = Self::bytes(rows, k).filter(|&bytes| bytes <= memory.len());
-        let (Some(bytes), Some(groups)) = (bytes, group_count(k)) else {
+        let (Some(bytes), Some(of_cells), Some(groups)) = (bytes, Self::cell_bytes(rows, k), group_count(k)) else {
             panic!("{rows} rotated rows of {k} inputs do not fit {} bytes", memory.len());
         };
+        let (cells, tiled) = memory[..bytes].split_at_mut(of_cells);
         Self {
-            cells: bytemuck::cast_slice_mut(&mut memory[..bytes]),
+            cells: bytemuck::cast_slice_mut(cells),
+            tiled: Tiled::new(tiled, Self::tiling(rows, groups)),
             rows,
             k,
             groups,
@@ -108,13 +138,27 @@ impl<'a> RotatedRows<'a> {
         (&self.cells[start..start + tile_rows * self.groups], tile_rows)
     }
 
+    /// Groups of a row.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// The rows in tiles, empty where no tiles are used.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn tiled(&self) -> &Tiled<'a> {
+        &self.tiled
+    }
+
     /// Makes the rows of `to` those called `which`.
     pub(crate) fn gather(&self, which: impl Iterator<Item = usize>, to: &mut RotatedRows<'_>) {
         assert!(to.k == self.k, "gather: inputs of a row");
         for (i, row) in which.take(to.rows).enumerate() {
             for group in 0..self.groups {
-                to.cells[cell_index(to.rows, to.groups, i, group)] =
-                    self.cells[cell_index(self.rows, self.groups, row, group)];
+                let cell = self.cells[cell_index(self.rows, self.groups, row, group)];
+                to.cells[cell_index(to.rows, to.groups, i, group)] = cell;
+                // SAFETY: nobody else writes.
+                unsafe { cell.write(i, group, &to.tiled.writer()) };
             }
         }
     }
@@ -197,6 +241,7 @@ struct RotateRows<'a, 'b> {
     groups: usize,
     first_row: usize,
     cells: &'a SharedMut<'b, RotatedCell>,
+    tiled: &'a TileWriter<'b>,
 }
 
 impl Op for RotateRows<'_, '_> {
@@ -225,8 +270,11 @@ impl Op for RotateRows<'_, '_> {
                     _ => rotate_group::<S, 2>(s, group),
                 };
                 let at = cell_index(self.rows, self.groups, self.first_row + i, g);
-                // SAFETY: `rotate_rows` hands disjoint runs of rows to its parts, and each cell belongs to one row.
-                unsafe { self.cells.piece(at..at + 1)[0] = cell };
+                // SAFETY: `rotate_rows` hands disjoint runs of rows to its parts, and each cell belongs to one row, as do its bytes of a tile.
+                unsafe {
+                    self.cells.piece(at..at + 1)[0] = cell;
+                    cell.write(self.first_row + i, g, self.tiled);
+                }
             }
         }
     }
@@ -259,7 +307,7 @@ impl Exec<'_> {
             return;
         }
         let groups = out.groups;
-        let cells = SharedMut::new(out.cells);
+        let (cells, tiled) = (SharedMut::new(out.cells), out.tiled.writer());
         let parts = part_count(self.step.width(), rows, 2 * k);
         self.step.run(parts, &|part| {
             let part = part_range(rows, parts, part);
@@ -271,6 +319,7 @@ impl Exec<'_> {
                 groups,
                 first_row: part.start,
                 cells: &cells,
+                tiled: &tiled,
             });
         });
     }

@@ -1,6 +1,7 @@
 //! Activations as 8-bit integers.
 
 use super::TILE_ROWS;
+use super::tiled::{TileWriter, Tiled, Tiling};
 use crate::elementwise::keep_within;
 use crate::exec::{Exec, SharedMut};
 use crate::parts::{part_count, part_range};
@@ -33,12 +34,21 @@ impl super::tile::Activation for Cell {
     }
 }
 
-#[cfg(target_arch = "aarch64")]
 impl Cell {
     /// The 32 integers.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[i8; GROUP] {
         bytemuck::cast_ref(&self.quads)
+    }
+
+    /// Writes it as group `group` of row `row` of rows in tiles.
+    ///
+    /// # Safety
+    /// As of [`TileWriter::write`].
+    #[inline(always)]
+    unsafe fn write(&self, row: usize, group: usize, to: &TileWriter<'_>) {
+        // SAFETY: this function's contract.
+        unsafe { to.write::<GROUP, 1>(row, group, &[*self.bytes()], self.scale) };
     }
 }
 
@@ -50,10 +60,11 @@ impl Cell {
 /// output of the row is NaN.
 ///
 /// The memory holds one cell of 40 bytes for each row and group. Rows lie in tiles of 8 (the last one smaller), group
-/// after group, and within a group row after row, so that a register tile reads one stream with constant offsets.
+/// after group, and within a group row after row, so that a register tile reads one stream with constant offsets. On CPUs with tile products it holds 16 rows and more once again, in tiles.
 #[derive(Debug)]
 pub struct QuantizedRows<'a> {
     cells: &'a mut [Cell],
+    tiled: Tiled<'a>,
     rows: usize,
     k: usize,
 }
@@ -62,7 +73,20 @@ impl<'a> QuantizedRows<'a> {
     /// Bytes that `rows` rows of `k` inputs need, `None` on overflow.
     #[must_use]
     pub fn bytes(rows: usize, k: usize) -> Option<usize> {
+        Self::cell_bytes(rows, k)?.checked_add(Self::tiling(rows, k).bytes()?)
+    }
+
+    /// Those of them that cells take.
+    fn cell_bytes(rows: usize, k: usize) -> Option<usize> {
         rows.checked_mul(k.div_ceil(GROUP))?.checked_mul(size_of::<Cell>())
+    }
+
+    fn tiling(rows: usize, k: usize) -> Tiling {
+        Tiling {
+            rows,
+            groups: k.div_ceil(GROUP),
+            row_bytes: GROUP,
+        }
     }
 
     /// Rows of `k` inputs in `memory`, which is aligned to 4 bytes and has at least [`QuantizedRows::bytes`] bytes. What
@@ -73,11 +97,13 @@ impl<'a> QuantizedRows<'a> {
     #[must_use]
     pub fn new(memory: &'a mut [u8], rows: usize, k: usize) -> Self {
         let bytes = Self::bytes(rows, k).filter(|&bytes| bytes <= memory.len());
-        let Some(bytes) = bytes else {
+        let (Some(bytes), Some(of_cells)) = (bytes, Self::cell_bytes(rows, k)) else {
             panic!("{rows} quantized rows of {k} inputs do not fit {} bytes", memory.len());
         };
+        let (cells, tiled) = memory[..bytes].split_at_mut(of_cells);
         Self {
-            cells: bytemuck::cast_slice_mut(&mut memory[..bytes]),
+            cells: bytemuck::cast_slice_mut(cells),
+            tiled: Tiled::new(tiled, Self::tiling(rows, k)),
             rows,
             k,
         }
@@ -118,12 +144,18 @@ impl<'a> QuantizedRows<'a> {
         (&self.cells[start..start + tile_rows * self.groups()], tile_rows)
     }
 
-    /// As [`QuantizedRows::tile`], to be written.
-    pub(crate) fn tile_mut(&mut self, tile: usize) -> (&mut [Cell], usize) {
-        let (first, tile_rows) = tile_of(self.rows, tile * TILE_ROWS);
-        let start = first * self.groups();
-        let end = start + tile_rows * self.groups();
-        (&mut self.cells[start..end], tile_rows)
+    /// The rows in tiles, empty where no tiles are used.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(crate) fn tiled(&self) -> &Tiled<'a> {
+        &self.tiled
+    }
+
+    /// Writes group `group` of row `row`.
+    pub(crate) fn set(&mut self, row: usize, group: usize, cell: Cell) {
+        let at = self.cell_index(row, group);
+        self.cells[at] = cell;
+        // SAFETY: nobody else writes.
+        unsafe { cell.write(row, group, &self.tiled.writer()) };
     }
 
     /// Makes the rows of `to` those called `which`.
@@ -131,8 +163,7 @@ impl<'a> QuantizedRows<'a> {
         assert!(to.k == self.k, "gather: inputs of a row");
         for (i, row) in which.take(to.rows).enumerate() {
             for group in 0..self.groups() {
-                let at = to.cell_index(i, group);
-                to.cells[at] = self.cells[self.cell_index(row, group)];
+                to.set(i, group, self.cells[self.cell_index(row, group)]);
             }
         }
     }
@@ -148,6 +179,7 @@ impl<'a> QuantizedRows<'a> {
             rows: self.rows,
             k: self.k,
             cells: SharedMut::new(self.cells),
+            tiled: self.tiled.writer(),
         }
     }
 }
@@ -163,6 +195,7 @@ pub(crate) struct RowWriter<'a> {
     rows: usize,
     k: usize,
     cells: SharedMut<'a, Cell>,
+    tiled: TileWriter<'a>,
 }
 
 impl RowWriter<'_> {
@@ -191,9 +224,10 @@ impl RowWriter<'_> {
         let groups = self.k.div_ceil(GROUP);
         let (first, tile_rows) = tile_of(self.rows, row);
         let start = first * groups + first_group * tile_rows + (row - first);
-        // SAFETY: cells `start + g * tile_rows` are those of these groups only, ours by this function's contract.
+        // SAFETY: cells `start + g * tile_rows` are those of these groups only, ours by this function's contract, and so are their rows of tiles.
         quantize_row(s, x, |g, cell| unsafe {
             self.cells.piece(start + g * tile_rows..start + g * tile_rows + 1)[0] = cell;
+            cell.write(row, first_group + g, &self.tiled);
         });
     }
 }

@@ -1,7 +1,7 @@
 //! What differs between the ARM64 tiers: features, and the product of signed bytes.
 
 use super::{Arm, Neon, NeonDot, NeonI8mm};
-use crate::vector::{Op, Simd};
+use crate::vector::OpFor;
 use std::arch::{aarch64::*, asm, is_aarch64_feature_detected};
 use std::marker::PhantomData;
 
@@ -20,29 +20,6 @@ mod sealed {
     impl Sealed for super::Baseline {}
     impl Sealed for super::Dotprod {}
     impl Sealed for super::I8mm {}
-}
-
-/// Work for one tier, which may use what only that tier has; compiled with the tier's features.
-///
-/// As with [`Op`], `eval` and everything that it calls with vectors in hand are `#[inline(always)]`.
-pub trait OpFor<S> {
-    /// What the work returns.
-    type Output;
-
-    /// Does the work with the operations of `s`.
-    fn eval(self, s: S) -> Self::Output;
-}
-
-/// Work for every tier as work for one.
-pub(super) struct Any<O>(pub(super) O);
-
-impl<S: Simd, O: Op> OpFor<S> for Any<O> {
-    type Output = O::Output;
-
-    #[inline(always)]
-    fn eval(self, s: S) -> O::Output {
-        self.0.eval(s)
-    }
 }
 
 /// A level of the ARM64 architecture; implemented by [`Baseline`], [`Dotprod`] and [`I8mm`] alone.

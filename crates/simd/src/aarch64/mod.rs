@@ -16,7 +16,7 @@ mod level;
 mod operations;
 mod sme2;
 
-pub use level::{Baseline, Dotprod, HasDotprod, I8mm, Level, OpFor};
+pub use level::{Baseline, Dotprod, HasDotprod, I8mm, Level};
 pub use sme2::Sme2;
 
 use std::marker::PhantomData;

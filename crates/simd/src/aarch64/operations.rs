@@ -1,8 +1,7 @@
 //! The operations, the same on all ARM64 tiers but for the product of bytes.
 
-use super::level::Any;
 use super::{Arm, Level};
-use crate::vector::{Op, Simd, check_runs};
+use crate::vector::{Any, Op, Simd, check_runs};
 use std::arch::{aarch64::*, asm};
 
 type F = [float32x4_t; 4];

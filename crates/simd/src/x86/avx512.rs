@@ -1,6 +1,6 @@
 //! AVX-512 with VNNI: a logical vector is one register.
 
-use crate::vector::{Op, Simd};
+use crate::vector::{Any, Op, OpFor, Simd};
 use std::arch::x86_64::*;
 
 /// Token of the AVX-512 tier (F, BW, DQ, VL, VNNI, besides all of the AVX2 tier).
@@ -27,11 +27,26 @@ impl Avx512 {
 }
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-fn enter<O: Op>(token: Avx512, op: O) -> O::Output {
+fn enter<O: OpFor<Avx512>>(token: Avx512, op: O) -> O::Output {
     op.eval(token)
 }
 
 impl Avx512 {
+    /// Runs `op` with the tier's features enabled.
+    #[inline(always)]
+    pub fn run<O: OpFor<Self>>(self, op: O) -> O::Output {
+        intrinsics!(enter(self, op))
+    }
+
+    /// The signed bytes of 16 quads that are prepared to be multiplied.
+    #[inline(always)]
+    pub fn store_quads(self, quads: __m512i, out: &mut [i8; 64]) {
+        intrinsics!(_mm512_storeu_si512(
+            out.as_mut_ptr().cast(),
+            _mm512_xor_si512(quads, _mm512_set1_epi8(i8::MIN))
+        ))
+    }
+
     /// 64 bytes, shifted right by `by` bits within each 16-bit word.
     #[inline(always)]
     fn bytes_from(self, bytes: &[u8; 64], by: usize) -> __m512i {
@@ -126,7 +141,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn vectorize<O: Op>(self, op: O) -> O::Output {
-        intrinsics!(enter(self, op))
+        self.run(Any(op))
     }
 
     #[inline(always)]

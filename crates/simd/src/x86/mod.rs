@@ -16,10 +16,12 @@ macro_rules! halves {
     };
 }
 
+mod amx;
 mod avx2;
 mod avx512;
 mod level;
 
+pub use amx::{Amx, Tiles};
 pub use avx2::{Avx2, Avx2Vnni};
 pub use avx512::Avx512;
 
