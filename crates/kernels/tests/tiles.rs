@@ -3,10 +3,14 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
+mod support;
+
 use cactus_base::{Pool, Step};
-use cactus_kernels::{Activations, Epilogue, Exec, Kernels, QuantizedRows, RotatedRows, UnaryOp};
-use cactus_quant::{PackedView, Packing, pack};
+use cactus_kernels::{Epilogue, Exec, Kernels, UnaryOp};
+use cactus_quant::{Packing, pack};
 use cactus_simd::Tier;
+use cactus_testkit::noise;
+use support::products::linear;
 
 /// The kernels of the tier and those it is compared with, or none with a note.
 fn kernels() -> Option<[&'static Kernels; 2]> {
@@ -15,51 +19,6 @@ fn kernels() -> Option<[&'static Kernels; 2]> {
         eprintln!("SKIPPED: no AMX here");
     }
     Some([tiers[0]?, tiers[1]?])
-}
-
-/// Deterministic values in `-1..1`, some of them large.
-fn noise(len: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let value = (state >> 40) as f32 / (1 << 23) as f32 - 1.0;
-        if state.is_multiple_of(61) { 100.0 * value } else { value }
-    };
-    (0..len).map(next).collect()
-}
-
-/// The product of `rows` rows by the kernels of one tier; memory that was used before, as a tile's missing rows are whatever was there.
-fn product(
-    kernels: &'static Kernels,
-    step: &Step<'_>,
-    w: &PackedView<'_>,
-    x: &[f32],
-    rows: usize,
-    bias: Option<&[f32]>,
-) -> Vec<u32> {
-    let (exec, k) = (Exec { kernels, step }, w.k());
-    let bytes = RotatedRows::bytes(rows, k).max(QuantizedRows::bytes(rows, k)).unwrap();
-    let mut memory = vec![f32::NAN.to_bits(); bytes / 4];
-    let memory: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
-    let x = if w.packing() == Packing::Int8G32 {
-        exec.quantize_rows(x, rows, k, &mut QuantizedRows::new(memory, rows, k));
-        Activations::Q8(QuantizedRows::new(memory, rows, k))
-    } else {
-        exec.rotate_rows(x, rows, k, &mut RotatedRows::new(memory, rows, k));
-        Activations::Rotated(RotatedRows::new(memory, rows, k))
-    };
-    let epilogue = Epilogue {
-        bias,
-        accumulate: bias.is_some(),
-        bounds: rows.is_multiple_of(3).then_some([-2.0, 3.0]),
-        activation: rows.is_multiple_of(5).then_some(UnaryOp::Abs),
-        ..Epilogue::default()
-    };
-    let mut out = noise(rows * w.n(), 5);
-    exec.linear(w, x, rows, epilogue, &mut out);
-    out.into_iter().map(f32::to_bits).collect()
 }
 
 fn check(packing: Packing, [n, k]: [usize; 2], rows: impl IntoIterator<Item = usize>) {
@@ -76,10 +35,22 @@ fn check(packing: Packing, [n, k]: [usize; 2], rows: impl IntoIterator<Item = us
             x[18 * k..19 * k].fill(0.0);
         }
         let bias = (rows % 2 == 0).then_some(&bias[..]);
-        let expected = product(other, &Step::inline(), &packed.view(), &x, rows, bias);
+        let epilogue = Epilogue {
+            bias,
+            accumulate: bias.is_some(),
+            bounds: rows.is_multiple_of(3).then_some([-2.0, 3.0]),
+            activation: rows.is_multiple_of(5).then_some(UnaryOp::Abs),
+            ..Epilogue::default()
+        };
+        let product = |kernels, step: &Step<'_>| {
+            let mut out = noise(rows * n, 5);
+            linear(Exec { kernels, step }, &packed.view(), &x, rows, epilogue, &mut out);
+            out
+        };
+        let expected = product(other, &Step::inline());
         for step in [Step::inline(), pool.step(2), pool.step(3)] {
-            let found = product(kernels, &step, &packed.view(), &x, rows, bias);
-            let same = |(a, b): (&u32, &u32)| a == b || f32::from_bits(*a).is_nan() && f32::from_bits(*b).is_nan();
+            let found = product(kernels, &step);
+            let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
             let differs = found.iter().zip(&expected).position(|pair| !same(pair));
             assert_eq!(differs, None, "{packing} {n}x{k}, {rows} rows, width {}", step.width());
         }
