@@ -5,7 +5,7 @@
 //! cut, as it depends neither on threads nor on other rows.
 
 use crate::exec::SharedMut;
-use crate::matmul::{Activations, Epilogue, QuantizedRows, RotatedRows, TILED_ROWS};
+use crate::matmul::{Activations, Epilogue, QuantizedRows, RotatedRows, TILES_FROM};
 use crate::parts::{part_count, part_range};
 use crate::{Activation, Exec};
 use cactus_base::Step;
@@ -143,7 +143,7 @@ impl Exec<'_> {
     /// Elements of scratch memory that [`Exec::experts`] needs.
     #[must_use]
     pub fn experts_scratch(sizes: &ExpertSizes) -> usize {
-        // None needs more for a place than if each had an expert of its own, or, where rows are in tiles, than if all had as many rows as begin a second tile.
+        // None needs more for a place than if each had an expert of its own, or, where rows are in tiles, than if all had the fewest rows of which a tile holds one alone.
         let each = |rows: usize| {
             sizes
                 .pieces(rows)
@@ -152,7 +152,7 @@ impl Exec<'_> {
                 .div_ceil(rows)
         };
         let wave = sizes.places.min(WAVE);
-        let of_wave = wave.saturating_mul(each(1).max(each(TILED_ROWS + 1)));
+        let of_wave = wave.saturating_mul(each(1).max(each(TILES_FROM + 1)));
         sizes.results().saturating_add(of_wave)
     }
 

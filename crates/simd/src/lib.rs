@@ -88,6 +88,7 @@ pub const FETCH: Option<fn(usize)> = {
 };
 
 /// Whether this CPU multiplies tiles and the system lets this process do so: whether there is a token of the tier [`Tier::AmxInt8`].
+#[inline]
 #[must_use]
 pub fn has_tiles() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -130,14 +130,7 @@ fn run_tiles(
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    {
-        let rows = tiles.start * TILE_ROWS..x.rows().min(tiles.end * TILE_ROWS);
-        if super::x86::many_int8(kernels.isa(), w, blocks.clone(), x, rows.clone(), target) {
-            // SAFETY: parts have disjoint runs of blocks, or rows.
-            unsafe { target.activate(rows, blocks) };
-            return;
-        }
-    }
+    let tiles = super::x86::many_int8(kernels.isa(), w, blocks.clone(), x, tiles, target);
     for tile in tiles.clone() {
         // On x86 the first tile brings the weights block after block, as the hardware there fetches ahead best; the others
         // find them in the cache.

@@ -1,7 +1,7 @@
 //! Activations rotated and as 8-bit integers, for products with codebook weights.
 
 use super::TILE_ROWS;
-use super::tiled::{TileWriter, Tiled, Tiling};
+use super::tiled::{RowLayout, TileWriter, Tiled};
 use crate::elementwise::keep_within;
 use crate::exec::{Exec, SharedMut};
 use crate::parts::{part_count, part_range};
@@ -70,20 +70,16 @@ impl<'a> RotatedRows<'a> {
     /// Bytes that `rows` rows of `k` inputs need, `None` on overflow.
     #[must_use]
     pub fn bytes(rows: usize, k: usize) -> Option<usize> {
-        Self::cell_bytes(rows, k)?.checked_add(Self::tiling(rows, group_count(k)?).bytes()?)
+        Self::layout(rows, k)?.bytes()
     }
 
-    /// Those of them that cells take.
-    fn cell_bytes(rows: usize, k: usize) -> Option<usize> {
-        rows.checked_mul(group_count(k)?)?.checked_mul(size_of::<RotatedCell>())
-    }
-
-    fn tiling(rows: usize, groups: usize) -> Tiling {
-        Tiling {
+    fn layout(rows: usize, k: usize) -> Option<RowLayout> {
+        Some(RowLayout {
             rows,
-            groups,
+            groups: group_count(k)?,
+            cell_bytes: size_of::<RotatedCell>(),
             row_bytes: CQ_GROUP,
-        }
+        })
     }
 
     /// Rows of `k` inputs in `memory`, which is aligned to 4 bytes and has at least [`RotatedRows::bytes`] bytes. What was
@@ -93,14 +89,13 @@ impl<'a> RotatedRows<'a> {
     /// When the memory is too small or not aligned: a programming error.
     #[must_use]
     pub fn new(memory: &'a mut [u8], rows: usize, k: usize) -> Self {
-        let bytes = Self::bytes(rows, k).filter(|&bytes| bytes <= memory.len());
-        let (Some(bytes), Some(of_cells), Some(groups)) = (bytes, Self::cell_bytes(rows, k), group_count(k)) else {
-            panic!("{rows} rotated rows of {k} inputs do not fit {} bytes", memory.len());
+        let (layout, found) = (Self::layout(rows, k), memory.len());
+        let Some((RowLayout { groups, .. }, (cells, tiled))) = layout.and_then(|l| Some((l, l.split(memory)?))) else {
+            panic!("{rows} rotated rows of {k} inputs do not fit {found} bytes");
         };
-        let (cells, tiled) = memory[..bytes].split_at_mut(of_cells);
         Self {
             cells: bytemuck::cast_slice_mut(cells),
-            tiled: Tiled::new(tiled, Self::tiling(rows, groups)),
+            tiled,
             rows,
             k,
             groups,

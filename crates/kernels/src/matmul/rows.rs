@@ -1,7 +1,7 @@
 //! Activations as 8-bit integers.
 
 use super::TILE_ROWS;
-use super::tiled::{TileWriter, Tiled, Tiling};
+use super::tiled::{RowLayout, TileWriter, Tiled};
 use crate::elementwise::keep_within;
 use crate::exec::{Exec, SharedMut};
 use crate::parts::{part_count, part_range};
@@ -60,7 +60,7 @@ impl Cell {
 /// output of the row is NaN.
 ///
 /// The memory holds one cell of 40 bytes for each row and group. Rows lie in tiles of 8 (the last one smaller), group
-/// after group, and within a group row after row, so that a register tile reads one stream with constant offsets. On CPUs with tile products it holds 16 rows and more once again, in tiles.
+/// after group, and within a group row after row, so that a register tile reads one stream with constant offsets. On CPUs with tile products it holds 32 rows and more once again, in tiles.
 #[derive(Debug)]
 pub struct QuantizedRows<'a> {
     cells: &'a mut [Cell],
@@ -73,18 +73,14 @@ impl<'a> QuantizedRows<'a> {
     /// Bytes that `rows` rows of `k` inputs need, `None` on overflow.
     #[must_use]
     pub fn bytes(rows: usize, k: usize) -> Option<usize> {
-        Self::cell_bytes(rows, k)?.checked_add(Self::tiling(rows, k).bytes()?)
+        Self::layout(rows, k).bytes()
     }
 
-    /// Those of them that cells take.
-    fn cell_bytes(rows: usize, k: usize) -> Option<usize> {
-        rows.checked_mul(k.div_ceil(GROUP))?.checked_mul(size_of::<Cell>())
-    }
-
-    fn tiling(rows: usize, k: usize) -> Tiling {
-        Tiling {
+    fn layout(rows: usize, k: usize) -> RowLayout {
+        RowLayout {
             rows,
             groups: k.div_ceil(GROUP),
+            cell_bytes: size_of::<Cell>(),
             row_bytes: GROUP,
         }
     }
@@ -96,14 +92,13 @@ impl<'a> QuantizedRows<'a> {
     /// When the memory is too small or not aligned: a programming error.
     #[must_use]
     pub fn new(memory: &'a mut [u8], rows: usize, k: usize) -> Self {
-        let bytes = Self::bytes(rows, k).filter(|&bytes| bytes <= memory.len());
-        let (Some(bytes), Some(of_cells)) = (bytes, Self::cell_bytes(rows, k)) else {
-            panic!("{rows} quantized rows of {k} inputs do not fit {} bytes", memory.len());
+        let found = memory.len();
+        let Some((cells, tiled)) = Self::layout(rows, k).split(memory) else {
+            panic!("{rows} quantized rows of {k} inputs do not fit {found} bytes");
         };
-        let (cells, tiled) = memory[..bytes].split_at_mut(of_cells);
         Self {
             cells: bytemuck::cast_slice_mut(cells),
-            tiled: Tiled::new(tiled, Self::tiling(rows, k)),
+            tiled,
             rows,
             k,
         }

@@ -10,22 +10,50 @@ use cactus_simd::has_tiles;
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 16;
-/// From this number of rows on tiles are used.
-pub(crate) const TILES_FROM: usize = 16;
+/// From this number of rows on tiles are used, a multiple of a tile. Products of 16 rows are faster without.
+pub(crate) const TILES_FROM: usize = 32;
 /// A line of the cache, with which a tile begins.
 const LINE: usize = 64;
 
-/// How rows lie: their number, that of their groups, and the bytes of a row of a group.
+/// How rows lie in memory: first the cells, one for each row and group, then the tiles.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tiling {
+pub(crate) struct RowLayout {
     pub(crate) rows: usize,
     pub(crate) groups: usize,
+    pub(crate) cell_bytes: usize,
+    /// Bytes that a row of a tile has of a group.
     pub(crate) row_bytes: usize,
 }
 
-impl Tiling {
-    /// Bytes of memory, none where no tiles are used, `None` on overflow.
+impl RowLayout {
+    /// Bytes of memory, `None` on overflow.
+    #[inline]
     pub(crate) fn bytes(self) -> Option<usize> {
+        self.of_cells()?.checked_add(self.of_tiles()?)
+    }
+
+    /// The memory of the cells, and the tiles; `None` where `memory` is too small.
+    #[inline]
+    pub(crate) fn split(self, memory: &mut [u8]) -> Option<(&mut [u8], Tiled<'_>)> {
+        let (of_cells, of_tiles) = (self.of_cells()?, self.of_tiles()?);
+        let (cells, rest) = memory.split_at_mut_checked(of_cells)?;
+        let mut memory = rest.get_mut(..of_tiles)?;
+        if of_tiles > 0 {
+            let start = memory.as_ptr().align_offset(LINE).min(LINE);
+            memory = &mut memory[start..start + of_tiles - LINE];
+        }
+        let layout = self;
+        Some((cells, Tiled { memory, layout }))
+    }
+
+    #[inline]
+    fn of_cells(self) -> Option<usize> {
+        self.rows.checked_mul(self.groups)?.checked_mul(self.cell_bytes)
+    }
+
+    /// None where no tiles are used, else those of the tiles and of what it may take to begin with a line.
+    #[inline]
+    fn of_tiles(self) -> Option<usize> {
         if self.rows < TILES_FROM || !has_tiles() {
             return Some(0);
         }
@@ -37,7 +65,7 @@ impl Tiling {
         ROWS * (self.row_bytes + size_of::<f32>())
     }
 
-    /// Where row `row` of group `group` has its bytes of the first step, and its scale.
+    /// Where in the tiles row `row` of group `group` has its bytes of the first step, but for those of the rows before, and its scale.
     fn places(self, row: usize, group: usize) -> [usize; 2] {
         let group = (row / ROWS * self.groups + group) * self.group_bytes();
         let scales = group + ROWS * self.row_bytes;
@@ -49,26 +77,14 @@ impl Tiling {
 pub(crate) type TileOf<'a, const DEPTH: usize, const STEPS: usize> =
     (&'a [[[i8; DEPTH]; ROWS]; STEPS], &'a [f32; ROWS]);
 
-/// Rows in tiles, in memory of [`Tiling::bytes`]; empty where no tiles are used.
+/// Rows in tiles; empty where no tiles are used.
 #[derive(Debug)]
 pub(crate) struct Tiled<'a> {
     memory: &'a mut [u8],
-    tiling: Tiling,
+    layout: RowLayout,
 }
 
-impl<'a> Tiled<'a> {
-    pub(crate) fn new(memory: &'a mut [u8], tiling: Tiling) -> Self {
-        let memory = match memory.is_empty() {
-            true => memory,
-            false => {
-                let start = memory.as_ptr().align_offset(LINE).min(LINE);
-                let end = memory.len() - (LINE - start);
-                &mut memory[start..end]
-            }
-        };
-        Self { memory, tiling }
-    }
-
+impl Tiled<'_> {
     /// Tile `tile` of group `group`; `None` where no tiles are used.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
@@ -77,9 +93,9 @@ impl<'a> Tiled<'a> {
         tile: usize,
         group: usize,
     ) -> Option<TileOf<'_, DEPTH, STEPS>> {
-        assert!(DEPTH * STEPS == self.tiling.row_bytes, "rows of a tile");
-        let [at, _] = self.tiling.places(tile * ROWS, group);
-        let memory = self.memory.get(at..at + self.tiling.group_bytes())?;
+        assert!(DEPTH * STEPS == self.layout.row_bytes, "rows of a tile");
+        let [at, _] = self.layout.places(tile * ROWS, group);
+        let memory = self.memory.get(at..at + self.layout.group_bytes())?;
         let (bytes, scales) = memory.split_at(ROWS * DEPTH * STEPS);
         // SAFETY: as many bytes as the array has.
         let bytes = unsafe { &*bytes.as_ptr().cast() };
@@ -95,7 +111,7 @@ impl<'a> Tiled<'a> {
     /// A writer that the parts of a run share, each for rows of its own.
     pub(crate) fn writer(&mut self) -> TileWriter<'_> {
         TileWriter {
-            tiling: self.tiling,
+            layout: self.layout,
             is_used: !self.memory.is_empty(),
             memory: SharedMut::new(self.memory),
         }
@@ -104,7 +120,7 @@ impl<'a> Tiled<'a> {
 
 /// Write access to single rows from several threads.
 pub(crate) struct TileWriter<'a> {
-    tiling: Tiling,
+    layout: RowLayout,
     is_used: bool,
     memory: SharedMut<'a, u8>,
 }
@@ -125,7 +141,7 @@ impl TileWriter<'_> {
         if !cfg!(target_arch = "x86_64") || !self.is_used {
             return;
         }
-        let [first, scale_at] = self.tiling.places(row, group);
+        let [first, scale_at] = self.layout.places(row, group);
         let put = |at: usize, bytes: &[u8]| {
             // SAFETY: bytes of this group of this row are ours by this function's contract, and with the last row those of rows that are not there.
             unsafe { self.memory.piece(at..at + bytes.len()) }.copy_from_slice(bytes);
@@ -134,7 +150,7 @@ impl TileWriter<'_> {
             put(first + (step * ROWS + row % ROWS) * DEPTH, bytemuck::cast_slice(bytes));
         }
         put(scale_at, &scale.to_ne_bytes());
-        if row + 1 == self.tiling.rows {
+        if row + 1 == self.layout.rows {
             for missing in 1..ROWS - row % ROWS {
                 put(scale_at + missing * size_of::<f32>(), &[0; size_of::<f32>()]);
             }

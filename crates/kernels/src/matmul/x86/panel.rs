@@ -164,9 +164,15 @@ impl<const DEPTH: usize, const STEPS: usize> Memory<DEPTH, STEPS> {
                 }
             }
             tiles.store::<0>(&mut dots[0][0]);
-            tiles.store::<1>(&mut dots[0][1]);
-            tiles.store::<2>(&mut dots[1][0]);
-            tiles.store::<3>(&mut dots[1][1]);
+            if B > 1 {
+                tiles.store::<1>(&mut dots[0][1]);
+            }
+            if R > 1 {
+                tiles.store::<2>(&mut dots[1][0]);
+            }
+            if R > 1 && B > 1 {
+                tiles.store::<3>(&mut dots[1][1]);
+            }
         }
     }
 
