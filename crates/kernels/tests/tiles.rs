@@ -6,6 +6,7 @@
 mod support;
 
 use cactus_base::{Pool, Step};
+use cactus_kernels::dense::{DenseAttention, Form, ScoreOperands, Window, block_elems};
 use cactus_kernels::{Epilogue, Exec, Kernels, UnaryOp};
 use cactus_quant::{Packing, pack};
 use cactus_simd::Tier;
@@ -50,9 +51,8 @@ fn check(packing: Packing, [n, k]: [usize; 2], rows: impl IntoIterator<Item = us
         let expected = product(other, &Step::inline());
         for step in [Step::inline(), pool.step(2), pool.step(3)] {
             let found = product(kernels, &step);
-            let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
-            let differs = found.iter().zip(&expected).position(|pair| !same(pair));
-            assert_eq!(differs, None, "{packing} {n}x{k}, {rows} rows, width {}", step.width());
+            let what = format!("{packing} {n}x{k}, {rows} rows, width {}", step.width());
+            assert_same(&what, &found, &expected);
         }
     }
 }
@@ -86,4 +86,158 @@ fn products_of_several_panels_have_the_same_bits() {
 #[test]
 fn rows_shared_among_threads_have_the_same_bits() {
     check(Packing::Int8G32, [160, 64], [191, 192, 200, 217]);
+}
+
+/// Convolutions on bytes: planes of places with zeros around them, strides and taps.
+#[test]
+fn convolutions_of_any_number_of_windows_have_the_same_bits() {
+    let Some([kernels, other]) = kernels() else {
+        return;
+    };
+    let pool = Pool::new(3);
+    // Height, width, taps of each, stride, zeros around. Lines longer and shorter than a tile, windows that are no whole tiles, every number of them up to two tiles.
+    let planes = [
+        [20, 33, 3, 1, 1],
+        [7, 7, 3, 1, 1],
+        [14, 14, 3, 2, 1],
+        [15, 16, 1, 1, 0],
+        [10, 39, 1, 2, 0],
+    ];
+    let lines = (1..40).map(|width| [1, width, 1, 1, 0]);
+    for (i, [height, width, taps, stride, around]) in planes.into_iter().chain(lines).enumerate() {
+        let w = window([height, width], taps, stride, around);
+        // Channels that fill lines of the cache, and that do not; one run and two of them; blocks of filters in groups of one to four; more weights than a cache keeps; few
+        // channels, which no tiles have.
+        let sizes = [
+            (64, 16),
+            (144, 100),
+            (64, 33),
+            (272, 20),
+            (320, 49),
+            (256, 256),
+            (16, 70),
+            (70, 40),
+        ];
+        for (channels, filters) in sizes {
+            let is_large = channels * filters > 20_000;
+            if taps > 1 && channels % 16 > 0 || is_large && ![7, 10].contains(&height) {
+                continue;
+            }
+            let (places, windows) = (height * width, w.out.iter().product::<usize>());
+            let packed = pack(
+                Packing::Int8N16,
+                filters,
+                taps * taps * channels,
+                &noise(filters * taps * taps * channels, channels as u64),
+            )
+            .unwrap();
+            let (mut x, bias) = (noise(channels * places, 7), noise(filters, 8));
+            // A place of zeros, and one without a number.
+            x.iter_mut().step_by(places).for_each(|x| *x = 0.0);
+            x[places - 1] = f32::NAN;
+            let forms = [Form::Planes, Form::Blocks][i % 2];
+            let epilogue = Epilogue {
+                bias: (i % 3 > 0).then_some(&bias[..]),
+                bounds: (i % 5 == 0).then_some([-3.0, 4.0]),
+                activation: (i % 4 == 0).then_some(UnaryOp::Relu),
+                ..Epilogue::default()
+            };
+            let made = |kernels, step: &Step<'_>| {
+                let exec = Exec { kernels, step };
+                let mut scratch = vec![f32::NAN; exec.conv_integers_scratch_elems(&w, &packed.view())];
+                let elems = match forms {
+                    Form::Planes => filters * windows,
+                    Form::Blocks => block_elems(filters, windows),
+                };
+                let mut out = vec![0.5; elems];
+                let forms = [Form::Planes, forms];
+                exec.conv_integers(&w, 1, forms, &x, &packed.view(), epilogue, &mut scratch, &mut out);
+                out
+            };
+            let expected = made(other, &Step::inline());
+            for step in [Step::inline(), pool.step(3)] {
+                let what = format!("{w:?}, {channels} channels, {filters} filters, width {}", step.width());
+                assert_same(&what, &made(kernels, &step), &expected);
+            }
+        }
+    }
+}
+
+/// Attention on bytes: queries that fill tiles and that do not, keys of whole blocks and parts of them.
+#[test]
+fn attention_on_bytes_has_the_same_bits() {
+    let Some([kernels, other]) = kernels() else {
+        return;
+    };
+    let pool = Pool::new(3);
+    let sizes = [
+        (16, 1),
+        (15, 40),
+        (17, 16),
+        (33, 63),
+        (48, 64),
+        (50, 65),
+        (100, 128),
+        (147, 300),
+        (47, 300),
+        (31, 129),
+        (22, 260),
+    ];
+    for (i, (queries, keys)) in sizes.into_iter().enumerate() {
+        // The last two have no tiles.
+        for (width, heads) in [(64, [4, 2]), (128, [2, 2]), (192, [1, 1]), (72, [2, 1]), (32, [2, 2])] {
+            let attention = DenseAttention {
+                integers: true,
+                batch: 2,
+                ..DenseAttention::plain([queries, keys], heads, width, 0.2)
+            };
+            let [mut q, mut k, mut v] = [(queries, heads[0]), (keys, heads[1]), (keys, heads[1])]
+                .map(|(count, heads)| noise(2 * count * heads * width, (count + width) as u64));
+            // A key beside which all others are nothing, or with which scores are too large for a float, or that is infinite; a query of zeros; one without a number, and such a value.
+            let factor = [50.0, 1e37, f32::INFINITY][i % 3];
+            k[..width].iter_mut().for_each(|k| *k *= factor);
+            q[..width].fill(0.0);
+            q[width] = f32::NAN;
+            if i % 2 > 0 {
+                v[3] = f32::NAN;
+            }
+            let made = |kernels, step: &Step<'_>| {
+                let exec = Exec { kernels, step };
+                let mut scratch = vec![f32::NAN; exec.attend_dense_scratch_bytes(&attention) / 4];
+                let mut out = vec![0.5; q.len()];
+                exec.attend_dense(
+                    &attention,
+                    [&q, &k, &v],
+                    ScoreOperands::default(),
+                    &mut scratch,
+                    &mut out,
+                );
+                out
+            };
+            let expected = made(other, &Step::inline());
+            for step in [Step::inline(), pool.step(3)] {
+                let what = format!("{queries} queries, {keys} keys of {width}, width {}", step.width());
+                assert_same(&what, &made(kernels, &step), &expected);
+            }
+        }
+    }
+}
+
+fn window([height, width]: [usize; 2], taps: usize, stride: usize, around: usize) -> Window {
+    let out = |size: usize| (size + 2 * around - taps) / stride + 1;
+    Window {
+        size: [1, height, width],
+        out: [1, out(height), out(width)],
+        kernel: [1, taps, taps],
+        stride: [1, stride, stride],
+        before: [0, around, around],
+        dilation: [1; 3],
+    }
+}
+
+fn assert_same(what: &str, found: &[f32], expected: &[f32]) {
+    let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let differs = found.iter().zip(expected).position(|pair| !same(pair));
+    assert_eq!(differs, None, "{what}");
 }

@@ -18,21 +18,25 @@
 //! The bits do not depend on the tier nor on how queries are shared out: what is not an integer sum is one chain, 16 and the fixed tree, or the rotation's stages.
 
 use super::DenseAttention;
-use crate::exec::{Exec, SharedMut};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use crate::exec::{Exec, Kernels, SharedMut};
 use crate::math;
 use crate::matmul::wide_blocks;
 use cactus_quant::cq::rotation::SIGNS;
+#[cfg(target_arch = "x86_64")]
+use cactus_simd::Isa;
 use cactus_simd::{LANES, Op, Simd};
 use std::ops::Range;
 
 /// Keys that are scored before their values are added, and whose values share scales.
-const BLOCK_KEYS: usize = 128;
+pub(super) const BLOCK_KEYS: usize = 128;
 /// Keys whose shares are stored at once.
-const CHUNK_KEYS: usize = 64;
+pub(super) const CHUNK_KEYS: usize = 64;
 /// Queries of a register tile.
 const TILE_QUERIES: usize = 6;
 /// Queries of a strip: keys and values are read from afar once for so many.
-const STRIP_QUERIES: usize = 48;
+pub(super) const STRIP_QUERIES: usize = 48;
 /// Binary logarithm of 254, the share of the largest score of a block.
 const LOG2_TOP_SHARE: f32 = 7.988_684_7;
 /// What is taken away from shares, so that they are signed bytes.
@@ -43,49 +47,54 @@ const TOP_BYTE: f32 = 127.0;
 const LEAST: f32 = 1e-30;
 
 /// A line: four bytes in each of 16 lanes.
-type Line = [i32; LANES];
+pub(super) type Line = [i32; LANES];
 /// The scores of a query for a block of keys.
-type Scores = [[f32; LANES]; BLOCK_KEYS / LANES];
+pub(super) type Scores = [[f32; LANES]; BLOCK_KEYS / LANES];
 /// Its shares, four in a word.
-type Shares = [Line; BLOCK_KEYS / CHUNK_KEYS];
+pub(super) type Shares = [Line; BLOCK_KEYS / CHUNK_KEYS];
 
 /// What one call needs for one head of keys, and where it lies.
 #[derive(Clone, Copy)]
-struct Sizes {
+pub(super) struct Sizes {
     keys: usize,
     width: usize,
 }
 
 impl Sizes {
     /// Blocks of keys.
-    fn blocks(self) -> usize {
+    pub(super) fn blocks(self) -> usize {
         self.keys.div_ceil(BLOCK_KEYS)
     }
 
+    /// Keys of a block.
+    pub(super) fn seen(self, block: usize) -> usize {
+        BLOCK_KEYS.min(self.keys - block * BLOCK_KEYS)
+    }
+
     /// Quads of channels.
-    fn quads(self) -> usize {
+    pub(super) fn quads(self) -> usize {
         self.width.div_ceil(4)
     }
 
     /// Vectors of channels.
-    fn vectors(self) -> usize {
+    pub(super) fn vectors(self) -> usize {
         self.width.div_ceil(LANES)
     }
 }
 
 /// Keys and values of a head in bytes.
-struct Packed<'a> {
-    sizes: Sizes,
+pub(super) struct Packed<'a> {
+    pub(super) sizes: Sizes,
     /// For each 16 keys a line of each quad of channels.
-    keys: &'a mut [Line],
+    pub(super) keys: &'a mut [Line],
     /// Of each key.
-    key_scales: &'a mut [[f32; LANES]],
+    pub(super) key_scales: &'a mut [[f32; LANES]],
     /// Of each channel; memory for packing alone.
     key_means: &'a mut [[f32; LANES]],
     /// For each block and vector of channels a line of each quad of keys.
-    values: &'a mut [Line],
+    pub(super) values: &'a mut [Line],
     /// For each block, the sum of each channel's bytes times [`SHARE_SHIFT`].
-    value_sums: &'a mut [Line],
+    pub(super) value_sums: &'a mut [Line],
     /// For each block, of each channel.
     value_scales: &'a mut [[f32; LANES]],
     /// Of each channel; NaN where a value is not finite.
@@ -262,15 +271,15 @@ fn bytes<S: Simd>(s: S, x: S::F) -> [i32; 4] {
 }
 
 /// Queries of one head, against all of its keys.
-struct Strip<'a> {
-    packed: &'a Packed<'a>,
+pub(super) struct Strip<'a> {
+    pub(super) packed: &'a Packed<'a>,
     /// A row for each query, and what products of queries and keys are multiplied by to become exponents of two.
     rows: Rows<'a>,
     factor: f32,
     /// As in [`Pack`].
     floats: &'a mut [[f32; LANES]],
     /// A word of each quad of channels for each query.
-    queries: &'a mut [i32],
+    pub(super) queries: &'a mut [i32],
     /// What the kernel keeps of each query.
     state: &'a mut [Query],
     /// Shares of each query, relative to that of its largest score, in 16 sums.
@@ -303,17 +312,41 @@ impl Op for Strip<'_> {
     fn eval<S: Simd>(mut self, s: S) {
         self.begin(s);
         for block in 0..self.packed.sizes.blocks() {
-            let mut row = 0;
-            while row < self.state.len() {
-                row += match self.state.len() - row {
-                    1 => self.tile::<S, 1>(s, block, row),
-                    2 | 3 => self.tile::<S, 2>(s, block, row),
-                    _ if wide_blocks::<S>() == 1 => self.tile::<S, 4>(s, block, row),
-                    4 | 5 | 7 | 8 => self.tile::<S, 4>(s, block, row),
-                    _ => self.tile::<S, TILE_QUERIES>(s, block, row),
-                };
-            }
+            self.rows(s, block, 0);
         }
+        self.end(s);
+    }
+}
+
+impl Strip<'_> {
+    /// Runs a strip, by tiles where the CPU has them.
+    fn run(self, kernels: &Kernels) {
+        #[cfg(target_arch = "x86_64")]
+        if let Isa::Amx(token) = kernels.isa()
+            && x86::serves_queries(self.state.len(), self.packed.sizes.width)
+        {
+            return token.avx512().run(x86::AttentionRun { token, strip: self });
+        }
+        kernels.run(self);
+    }
+
+    /// Adds a block of keys for all queries from `row` on.
+    #[inline(always)]
+    pub(super) fn rows<S: Simd>(&mut self, s: S, block: usize, mut row: usize) {
+        while row < self.state.len() {
+            row += match self.state.len() - row {
+                1 => self.tile::<S, 1>(s, block, row),
+                2 | 3 => self.tile::<S, 2>(s, block, row),
+                _ if wide_blocks::<S>() == 1 => self.tile::<S, 4>(s, block, row),
+                4 | 5 | 7 | 8 => self.tile::<S, 4>(s, block, row),
+                _ => self.tile::<S, TILE_QUERIES>(s, block, row),
+            };
+        }
+    }
+
+    /// What was added up becomes the result.
+    #[inline(always)]
+    pub(super) fn end<S: Simd>(&mut self, s: S) {
         let vectors = self.packed.sizes.vectors();
         for ((query, total), row) in (self.state.iter().zip(&*self.totals)).zip(self.out.chunks_exact_mut(vectors)) {
             let total = s.reduce_sum(s.load(total)) + (query.poison + *self.packed.poison);
@@ -322,12 +355,10 @@ impl Op for Strip<'_> {
             }
         }
     }
-}
 
-impl Strip<'_> {
     /// Queries become bytes.
     #[inline(always)]
-    fn begin<S: Simd>(&mut self, s: S) {
+    pub(super) fn begin<S: Simd>(&mut self, s: S) {
         let sizes = self.packed.sizes;
         let factor = s.splat(self.factor);
         for (row, words) in self.queries.chunks_exact_mut(sizes.quads()).enumerate() {
@@ -362,7 +393,7 @@ impl Strip<'_> {
     #[inline(always)]
     fn tile<S: Simd, const R: usize>(&mut self, s: S, block: usize, row: usize) -> usize {
         let sizes = self.packed.sizes;
-        let seen = BLOCK_KEYS.min(sizes.keys - block * BLOCK_KEYS);
+        let seen = sizes.seen(block);
         let groups = seen.div_ceil(LANES);
         let mut scores: [Scores; R] = [[[f32::NEG_INFINITY; LANES]; BLOCK_KEYS / LANES]; R];
         let mut group = 0;
@@ -374,13 +405,7 @@ impl Strip<'_> {
                 _ => self.score::<S, R, 4>(s, block, row, group, &mut scores),
             };
         }
-        if !seen.is_multiple_of(LANES) {
-            let seen = s.lanes(0, seen % LANES);
-            for scores in &mut scores {
-                let last = &mut scores[groups - 1];
-                s.store(s.select(seen, s.load(last), s.splat(f32::NEG_INFINITY)), last);
-            }
-        }
+        mask_behind(s, seen, &mut scores);
         let mut shares: [Shares; R] = [[[0; LANES]; BLOCK_KEYS / CHUNK_KEYS]; R];
         let found = self.share(s, row, &scores, &mut shares);
         let (mut vector, all) = (0, sizes.vectors());
@@ -439,7 +464,7 @@ impl Strip<'_> {
 
     /// Makes scores of `R` queries shares relative to that of the block's largest, and adds the shares up.
     #[inline(always)]
-    fn share<S: Simd, const R: usize>(
+    pub(super) fn share<S: Simd, const R: usize>(
         &mut self,
         s: S,
         row: usize,
@@ -510,7 +535,7 @@ impl Strip<'_> {
     ) -> usize {
         let all = self.packed.sizes.vectors();
         let first = block * all + vector;
-        let seen = BLOCK_KEYS.min(self.packed.sizes.keys - block * BLOCK_KEYS);
+        let seen = self.packed.sizes.seen(block);
         // Behind the last 16 keys of which some are seen, shares are stored as the one of nothing, and values are zero.
         let quads = seen.div_ceil(LANES) * (LANES / 4);
         let behind = SHARE_SHIFT * (BLOCK_KEYS - 4 * quads) as i32;
@@ -525,25 +550,58 @@ impl Strip<'_> {
             }
         }
         s.dot_runs::<false, _, _, _>(&mut dots, quads, quads_of(values), 1, [shares]);
-        let [dots] = &dots;
-        let each = s.splat(1.0 / (SHARE_SHIFT as f32 * seen as f32));
         for c in 0..C {
-            let scale = s.load(&self.packed.value_scales[first + c]);
-            let mean = s.mul(s.to_float(s.load_i(&self.packed.value_sums[first + c])), each);
+            let mut sums = [s.splat_i(0); R];
             for r in 0..R {
-                let out = &mut self.out[(row + r) * all + vector + c];
-                let before = s.mul(s.load(out), s.splat(found.factors[r]));
-                let unit = s.mul(scale, s.splat(found.factors[8 + r]));
-                let sum = s.fma(mean, s.splat(found.lost[r]), s.to_float(dots[r][c]));
-                s.store(s.fma(sum, unit, before), out);
+                sums[r] = dots[0][r][c];
             }
+            self.add_sums(s, block, row, vector + c, found, &sums);
         }
         C
+    }
+
+    /// Adds the sums of a block's values times shares to a vector of the result of `R` queries, after it is multiplied by its factor.
+    #[inline(always)]
+    pub(super) fn add_sums<S: Simd, const R: usize>(
+        &mut self,
+        s: S,
+        block: usize,
+        row: usize,
+        vector: usize,
+        found: &Sharing,
+        sums: &[S::I; R],
+    ) {
+        let (all, seen) = (self.packed.sizes.vectors(), self.packed.sizes.seen(block));
+        let each = s.splat(1.0 / (SHARE_SHIFT as f32 * seen as f32));
+        let at = block * all + vector;
+        let scale = s.load(&self.packed.value_scales[at]);
+        let mean = s.mul(s.to_float(s.load_i(&self.packed.value_sums[at])), each);
+        for r in 0..R {
+            let out = &mut self.out[(row + r) * all + vector];
+            let before = s.mul(s.load(out), s.splat(found.factors[r]));
+            let unit = s.mul(scale, s.splat(found.factors[8 + r]));
+            let sum = s.fma(mean, s.splat(found.lost[r]), s.to_float(sums[r]));
+            s.store(s.fma(sum, unit, before), out);
+        }
+    }
+}
+
+/// Scores of keys behind the last one of a block are those of nothing.
+#[inline(always)]
+pub(super) fn mask_behind<S: Simd>(s: S, seen: usize, scores: &mut [Scores]) {
+    if seen.is_multiple_of(LANES) {
+        return;
+    }
+    let lanes = s.lanes(0, seen % LANES);
+    for scores in scores {
+        let last = &mut scores[seen / LANES];
+        s.store(s.select(lanes, s.load(last), s.splat(f32::NEG_INFINITY)), last);
     }
 }
 
 /// What is found of the shares of a block, by row of a register tile.
-struct Sharing {
+#[derive(Clone, Copy, bytemuck::Zeroable)]
+pub(super) struct Sharing {
     /// In lane `r` the factor of what was added before, in lane `8 + r` that of the block.
     factors: [f32; LANES],
     /// Sums of the shares as they are stored.
@@ -573,7 +631,7 @@ impl DenseAttention {
         STRIP_QUERIES.min(self.queries)
     }
 
-    /// Elements of what [`Packed`] and [`Strip`] borrow, in the order of their fields but for the floats, which are last.
+    /// Elements of what [`Packed`] and [`Strip`] borrow, in the order of their fields but for the floats, which are last; each begins with a line of the cache.
     fn bytes_elems(&self) -> [usize; 13] {
         let (sizes, strip) = (self.sizes(), self.bytes_strip());
         let (keys, channels) = (sizes.blocks() * BLOCK_KEYS, sizes.vectors() * LANES);
@@ -592,6 +650,7 @@ impl DenseAttention {
             strip * channels,
             channels,
         ]
+        .map(|elems: usize| elems.next_multiple_of(LANES))
     }
 
     /// Elements of scratch memory for a part of the work.
@@ -659,7 +718,7 @@ impl Exec<'_> {
             for start in rows.clone().step_by(strip) {
                 let n = strip.min(rows.end - start);
                 let at = |i: usize| ((b * a.queries + start + i) * a.heads + h) * width;
-                self.kernels.run(Strip {
+                let strip = Strip {
                     packed: &packed,
                     rows: Rows {
                         data: &q[at(0)..],
@@ -672,7 +731,8 @@ impl Exec<'_> {
                     state: &mut bytemuck::cast_slice_mut(state)[..n],
                     totals: &mut totals.as_chunks_mut().0[..n],
                     out: &mut result.as_chunks_mut().0[..n * sizes.vectors()],
-                });
+                };
+                strip.run(self.kernels);
                 for (i, row) in result.chunks_exact(sizes.vectors() * LANES).take(n).enumerate() {
                     // SAFETY: tasks have disjoint heads or queries.
                     let out = unsafe { out.piece(at(i)..at(i) + width) };

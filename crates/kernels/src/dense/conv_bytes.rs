@@ -14,28 +14,41 @@ use super::strips::in_lines;
 use super::turn::{Planes, Turn};
 use crate::elementwise::{keep_piece_within, unary_piece};
 use crate::exec::{Exec, Kernels, SharedMut};
-use crate::matmul::Epilogue;
+use crate::matmul::{AMX_ROWS, Epilogue};
 use crate::parts::{part_count, part_range, place_and_filter};
 use bytemuck::Zeroable;
 use cactus_quant::{BLOCK_ROWS, PackedView};
-use cactus_simd::{Op, Simd};
+#[cfg(target_arch = "x86_64")]
+use cactus_simd::Isa;
+use cactus_simd::{Op, Simd, Tier};
 use std::ops::Range;
 
-/// Windows of the largest tile.
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+
+/// Windows of the largest tile of vectors.
 const TILE: usize = 6;
-/// Windows whose sums wait while the next weights are multiplied.
-const WINDOWS: usize = 16 * TILE;
+/// Windows from which on a tile of AMX is faster than vectors, though it has rows for more.
+#[cfg(target_arch = "x86_64")]
+const AMX_FROM: usize = 6;
+/// Chunks of a place from which on tiles of AMX are used: those of a whole row.
+const AMX_CHUNKS: usize = 4;
+/// Windows whose sums wait while the next weights are multiplied: whole tiles of either kind.
+const WINDOWS: usize = AMX_ROWS * TILE;
 /// Places of a line that a thread quantizes at a time.
 const PIECE: usize = 512;
 /// Bytes of the weights that are multiplied at a time, at least one run of a tap: a part of an L1 cache.
 const PANEL_BYTES: usize = 16 << 10;
+/// Bytes of weights that may still be in the L2 cache when they are needed again.
+#[cfg(target_arch = "x86_64")]
+const CACHED_BYTES: usize = 512 << 10;
 /// Most sums of floats that are held in registers beside as many of integers.
 const HELD: usize = 12;
 /// Bytes of the scales before the values of a block.
 const SCALES_BYTES: usize = 4 * BLOCK_ROWS;
 
 /// Sixteen inputs of a block of filters.
-type Lines = [[i8; 64]; 4];
+pub(super) type Lines = [[i8; 64]; 4];
 
 /// Places with the padding around them, `[z, y, x]`.
 #[derive(Clone, Copy)]
@@ -74,9 +87,9 @@ impl Framed {
 
 /// How places lie that are quantized.
 #[derive(Clone, Copy)]
-struct Layout {
+pub(super) struct Layout {
     framed: Framed,
-    shape: PlaceShape,
+    pub(super) shape: PlaceShape,
 }
 
 impl Layout {
@@ -100,14 +113,14 @@ impl Layout {
 
 /// A run of channels of a tap: where windows and filters have it.
 #[derive(Clone, Copy)]
-struct Step {
+pub(super) struct Step {
     /// From the first chunk of a window's first place.
-    chunk: usize,
+    pub(super) chunk: usize,
     /// From the first mark of that place.
-    mark: usize,
+    pub(super) mark: usize,
     /// In a block of filters.
-    line: usize,
-    chunks: usize,
+    pub(super) line: usize,
+    pub(super) chunks: usize,
 }
 
 /// The steps of all sums, in their order.
@@ -128,6 +141,11 @@ fn steps(w: &Window, layout: &Layout) -> Vec<Step> {
     all
 }
 
+/// Whether the CPU multiplies windows of such places in tiles.
+fn uses_tiles(kernels: &Kernels, shape: PlaceShape) -> bool {
+    kernels.tier() == Tier::AmxInt8 && shape.chunks >= AMX_CHUNKS
+}
+
 /// The scales of a block of filters, and its values, `[taps, chunks]`.
 fn filters<'a>(weight: &PackedView<'a>, block: usize) -> ([f32; BLOCK_ROWS], &'a [Lines]) {
     let (scales, lines) = weight.block(block).split_at(SCALES_BYTES);
@@ -135,12 +153,12 @@ fn filters<'a>(weight: &PackedView<'a>, block: usize) -> ([f32; BLOCK_ROWS], &'a
 }
 
 /// A sample, quantized.
-struct Sample<'a> {
+pub(super) struct Sample<'a> {
     w: &'a Window,
-    layout: Layout,
-    chunks: &'a [Chunk],
-    marks: &'a [Mark],
-    steps: &'a [Step],
+    pub(super) layout: Layout,
+    pub(super) chunks: &'a [Chunk],
+    pub(super) marks: &'a [Mark],
+    pub(super) steps: &'a [Step],
     weight: &'a PackedView<'a>,
     epilogue: Epilogue<'a>,
     form: Form,
@@ -191,15 +209,19 @@ impl Exec<'_> {
         let width = self.step.width();
         let shares = w.shares(weight.n(), width);
         // Whole tiles, and as many strips for each thread.
-        let tiles = w.outputs().div_ceil(TILE);
-        let strips = tiles.div_ceil(WINDOWS / TILE).next_multiple_of(shares).min(tiles);
+        let tile = match uses_tiles(self.kernels, layout.shape) {
+            true => AMX_ROWS,
+            false => TILE,
+        };
+        let tiles = w.outputs().div_ceil(tile);
+        let strips = tiles.div_ceil(WINDOWS / tile).next_multiple_of(shares).min(tiles);
         let parts = part_count(width, groups.len() * strips, cost_ns);
         let kernels = self.kernels;
         self.step.run(parts, &|part| {
             for item in part_range(groups.len() * strips, parts, part) {
                 let (strip, group) = place_and_filter(item, strips, groups.len(), shares);
                 let own = part_range(tiles, strips, strip);
-                let windows = own.start * TILE..w.outputs().min(own.end * TILE);
+                let windows = own.start * tile..w.outputs().min(own.end * tile);
                 // Items are disjoint.
                 sample.strip(kernels, groups[group].clone(), windows);
             }
@@ -303,6 +325,81 @@ impl Sample<'_> {
         }
     }
 
+    /// Runs of steps whose weights for so many blocks are multiplied at a time.
+    pub(super) fn panels(&self, blocks: usize) -> impl Iterator<Item = Range<usize>> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let (first, mut bytes) = (next, 0);
+            let fitting = self.steps[first..].iter().take_while(|step| {
+                bytes += step.chunks * blocks * size_of::<Lines>();
+                bytes <= PANEL_BYTES
+            });
+            next = self.steps.len().min(first + fitting.count().max(1));
+            (first < next).then_some(first..next)
+        })
+    }
+
+    /// Asserts that what the windows and blocks read in these steps is there.
+    #[inline(always)]
+    pub(super) fn assert_inside(&self, starts: &[usize], steps: &[Step], lines: &[&[Lines]]) {
+        let PlaceShape { chunks, runs, .. } = self.layout.shape;
+        let last = starts.iter().max().copied().unwrap_or(0);
+        for step in steps {
+            let inside = last * chunks + step.chunk + step.chunks <= self.chunks.len()
+                && last * runs + step.mark < self.marks.len()
+                && lines.iter().all(|lines| step.line + step.chunks <= lines.len());
+            assert!(inside, "conv_bytes: what is read lies outside");
+        }
+    }
+
+    /// Multiplies the first windows by tiles, as far as they fill some; returns how many.
+    #[cfg(target_arch = "x86_64")]
+    fn multiply_tiles(
+        &self,
+        kernels: &Kernels,
+        starts: &[usize],
+        lines: &[&[Lines]],
+        finish: &[[[f32; BLOCK_ROWS]; 2]; GROUP],
+        sums: &SharedMut<'_, f32>,
+        stride: usize,
+    ) -> usize {
+        let rest = match starts.len() % AMX_ROWS {
+            rest @ ..AMX_FROM => rest,
+            _ => 0,
+        };
+        let count = starts.len() - rest;
+        match kernels.isa() {
+            Isa::Amx(token) if count > 0 && uses_tiles(kernels, self.layout.shape) => {
+                token.avx512().run(x86::ConvRun {
+                    token,
+                    sample: self,
+                    starts: &starts[..count],
+                    lines,
+                    finish,
+                    sums,
+                    stride,
+                    is_large: self.weight.layout().data_bytes() > CACHED_BYTES,
+                });
+                count
+            }
+            _ => 0,
+        }
+    }
+
+    /// Only x86-64 has tiles.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn multiply_tiles(
+        &self,
+        _kernels: &Kernels,
+        _starts: &[usize],
+        _lines: &[&[Lines]],
+        _finish: &[[[f32; BLOCK_ROWS]; 2]; GROUP],
+        _sums: &SharedMut<'_, f32>,
+        _stride: usize,
+    ) -> usize {
+        0
+    }
+
     /// Multiplies the windows that begin at `starts` with a group of blocks. The results of a block are lines in `sums`, `stride` lines behind those of the one before.
     fn multiply(
         &self,
@@ -328,25 +425,20 @@ impl Sample<'_> {
                 finish[1][..count].copy_from_slice(&bias[..count]);
             }
         }
-        let mut first = 0;
-        while first < self.steps.len() {
-            let mut bytes = 0;
-            let fitting = self.steps[first..].iter().take_while(|step| {
-                bytes += step.chunks * blocks.len() * size_of::<Lines>();
-                bytes <= PANEL_BYTES
-            });
-            let end = first + fitting.count().max(1);
+        let lines = &lines[..blocks.len()];
+        let done = self.multiply_tiles(kernels, starts, lines, &finish, sums, stride);
+        let (starts_left, sums_left) = (&starts[done..], sums.sub(done * BLOCK_ROWS..sums.len()));
+        for panel in self.panels(blocks.len()).take_while(|_| !starts_left.is_empty()) {
             kernels.run(Multiply {
                 sample: self,
-                starts,
-                steps: &self.steps[first..end],
-                lines: &lines[..blocks.len()],
-                is_first: first == 0,
-                finish: (end == self.steps.len()).then_some(&finish),
-                sums,
+                starts: starts_left,
+                steps: &self.steps[panel.clone()],
+                lines,
+                is_first: panel.start == 0,
+                finish: (panel.end == self.steps.len()).then_some(&finish),
+                sums: &sums_left,
                 stride,
             });
-            first = end;
         }
         if bounds.is_none() && activation.is_none() {
             return;
@@ -387,14 +479,7 @@ impl Op for Multiply<'_> {
 
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
-        let PlaceShape { chunks, runs, .. } = self.sample.layout.shape;
-        let last = self.starts.iter().max().copied().unwrap_or(0);
-        for step in self.steps {
-            let inside = last * chunks + step.chunk + step.chunks <= self.sample.chunks.len()
-                && last * runs + step.mark < self.sample.marks.len()
-                && self.lines.iter().all(|lines| step.line + step.chunks <= lines.len());
-            assert!(inside, "conv_bytes: what is read lies outside");
-        }
+        self.sample.assert_inside(self.starts, self.steps, self.lines);
         let mut block = 0;
         while block < self.lines.len() {
             // SAFETY: what all windows and blocks read is there, as seen above.

@@ -30,6 +30,8 @@ mod reduce;
 mod strided;
 mod strips;
 mod turn;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub use attention::{DenseAttention, ScoreBias, ScoreOperands};
 pub use blocks::{BlockConv, BlockEpilogue, BlockTranspose, Filters, Source, block_elems};

@@ -49,7 +49,7 @@ pub(crate) use rotated::rotate_vectors;
 pub use rows::QuantizedRows;
 #[allow(unused_imports)]
 pub(crate) use rows::{Cell, MIN_MAGNITUDE, RowWriter, quantize_group};
-pub(crate) use tiled::TILES_FROM;
+pub(crate) use tiled::{ROWS as AMX_ROWS, TILES_FROM};
 
 use crate::elementwise::{Stretches, UnaryOp, keep_piece_within, unary_stretches};
 use crate::exec::{Exec, Kernels, SharedMut, check_strided};

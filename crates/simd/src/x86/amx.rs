@@ -117,7 +117,7 @@ impl<const DEPTH: usize> Drop for Tiles<DEPTH> {
 macro_rules! tile {
     ($instruction:literal, [$($number:ident = $value:expr),*] $(, $name:ident = $operand:expr)* ; $($option:ident),*) => {
         // SAFETY: the value of `Tiles` proves the instruction and, being the only one of its thread, that tiles have the shapes it wants; the memory operand is a reference to as many
-        // bytes. Compiled code uses no tiles, so none has to be named as overwritten.
+        // bytes, or what a method's contract says. Compiled code uses no tiles, so none has to be named as overwritten.
         unsafe { asm!($instruction, $($number = const $value,)* $($name = in(reg) $operand,)* options(nostack, preserves_flags $(, $option)*)) }
     };
 }
@@ -130,11 +130,30 @@ impl<const DEPTH: usize> Tiles<DEPTH> {
         tile!("tilezero tmm{t}", [t = SUMS]; nomem);
     }
 
+    /// All sums begin with zeros.
+    #[inline(always)]
+    pub fn clear_all(&self) {
+        self.clear::<0>();
+        self.clear::<1>();
+        self.clear::<2>();
+        self.clear::<3>();
+    }
+
     /// Loads 16 rows.
     #[inline(always)]
     pub fn rows<const ROWS: usize>(&self, rows: &[[i8; DEPTH]; 16]) {
         const { assert!(ROWS < 2, "a tile of rows") };
         tile!("tileloadd tmm{t}, [{from} + {stride}]", [t = 4 + ROWS], from = rows.as_ptr(), stride = DEPTH; readonly);
+    }
+
+    /// Loads 16 rows that begin `stride` bytes apart.
+    ///
+    /// # Safety
+    /// `DEPTH` bytes of each can be read.
+    #[inline(always)]
+    pub unsafe fn rows_at<const ROWS: usize>(&self, first: *const i8, stride: usize) {
+        const { assert!(ROWS < 2, "a tile of rows") };
+        tile!("tileloadd tmm{t}, [{from} + {stride}]", [t = 4 + ROWS], from = first, stride = stride; readonly);
     }
 
     /// Loads the first `DEPTH / 4` lines: byte `4 c + i` of line `l` is row `4 l + i` of column `c`.

@@ -139,10 +139,7 @@ impl<const DEPTH: usize, const STEPS: usize> Memory<DEPTH, STEPS> {
         at: &At<'_>,
     ) {
         for (dots, g) in self.dots.iter_mut().zip(groups) {
-            tiles.clear::<0>();
-            tiles.clear::<1>();
-            tiles.clear::<2>();
-            tiles.clear::<3>();
+            tiles.clear_all();
             let (x, _) = at.rows::<DEPTH, STEPS>(0, g);
             let (x_1, _) = at.rows::<DEPTH, STEPS>(R - 1, g);
             let (lines, lines_1) = (panel.lines[0][g], panel.lines[B - 1][g]);
