@@ -361,7 +361,13 @@ impl Strip<'_> {
     pub(super) fn begin<S: Simd>(&mut self, s: S) {
         let sizes = self.packed.sizes;
         let factor = s.splat(self.factor);
+        let strip = self.state.len();
         for (row, words) in self.queries.chunks_exact_mut(sizes.quads()).enumerate() {
+            // Rows of a head are far apart, so nothing fetches those of the next strip by itself.
+            let next = self.rows.data.as_ptr().wrapping_add((row + strip) * self.rows.stride);
+            for line in (0..sizes.width).step_by(LANES) {
+                s.prefetch_l2(next.wrapping_add(line).cast());
+            }
             let (mut poison, mut sum) = (s.zero(), 0);
             for (vector, floats) in self.floats.iter_mut().enumerate() {
                 s.store(s.mul(self.rows.vector(s, row, vector), factor), floats);

@@ -36,8 +36,8 @@ type Dots = [[MaybeUninit<i32>; LANES]; ROWS];
 /// What waits between instructions on tiles; it begins with a line of the cache.
 #[repr(align(64))]
 struct Memory {
-    scores: [Scores; ROWS],
     /// By tile of queries.
+    scores: [[Scores; ROWS]; TILES],
     shares: [[Shares; ROWS]; TILES],
     dots: [Dots; SUMS],
 }
@@ -51,7 +51,7 @@ impl OpFor<Avx512> for Run<'_> {
         // SAFETY: the only ones of this thread: nothing below makes others.
         let tiles = unsafe { self.token.tiles::<DEPTH>() };
         let mut memory = Memory {
-            scores: [[[0.0; LANES]; GROUPS]; ROWS],
+            scores: [[[[0.0; LANES]; GROUPS]; ROWS]; TILES],
             shares: [[[[0; LANES]; BLOCK_KEYS / CHUNK_KEYS]; ROWS]; TILES],
             dots: [[[MaybeUninit::uninit(); LANES]; ROWS]; SUMS],
         };
@@ -59,22 +59,33 @@ impl OpFor<Avx512> for Run<'_> {
         let whole = (self.strip.queries.len() / packed.sizes.quads() / ROWS).min(TILES);
         let mut found = [[<Sharing as bytemuck::Zeroable>::zeroed(); ROWS / HALF]; TILES];
         for block in 0..packed.sizes.blocks() {
-            // Shares of all queries first: a tile has to wait for what was just stored.
+            // One after the other for all queries: a tile has to wait for what was just stored.
             for tile in 0..whole {
-                self.score(s, &tiles, block, tile * ROWS, &mut memory.scores, &mut memory.dots);
+                self.score(
+                    s,
+                    &tiles,
+                    block,
+                    tile * ROWS,
+                    &mut memory.scores[tile],
+                    &mut memory.dots,
+                );
+            }
+            for tile in 0..whole {
                 ask_for(s, packed.values, packed.sizes, block, tile..whole);
-                let halves = memory
-                    .scores
-                    .as_chunks::<HALF>()
-                    .0
-                    .iter()
-                    .zip(memory.shares[tile].as_chunks_mut::<HALF>().0);
-                for (half, (scores, shares)) in halves.enumerate() {
+                let (scores, _) = memory.scores[tile].as_chunks::<HALF>();
+                let (shares, _) = memory.shares[tile].as_chunks_mut::<HALF>();
+                for (half, (scores, shares)) in scores.iter().zip(shares).enumerate() {
                     found[tile][half] = self.strip.share(s, tile * ROWS + half * HALF, scores, shares);
                 }
             }
             for tile in 0..whole {
-                ask_for(s, packed.keys, packed.sizes, block + 1, tile..whole);
+                ask_for(
+                    s,
+                    packed.keys,
+                    packed.sizes,
+                    (block + 1) % packed.sizes.blocks(),
+                    tile..whole,
+                );
                 self.add(
                     s,
                     &tiles,
