@@ -97,7 +97,7 @@ fn convolutions_of_any_number_of_windows_have_the_same_bits() {
     let pool = Pool::new(3);
     // Height, width, taps of each, stride, zeros around. Lines longer and shorter than a tile, windows that are no whole tiles, every number of them up to two tiles.
     let planes = [
-        [20, 33, 3, 1, 1],
+        [20, 35, 3, 1, 1],
         [7, 7, 3, 1, 1],
         [14, 14, 3, 2, 1],
         [15, 16, 1, 1, 0],
@@ -119,8 +119,9 @@ fn convolutions_of_any_number_of_windows_have_the_same_bits() {
             (70, 40),
         ];
         for (channels, filters) in sizes {
-            let is_large = channels * filters > 20_000;
-            if taps > 1 && channels % 16 > 0 || is_large && ![7, 10].contains(&height) {
+            // They take long.
+            let is_slow = channels * filters > 20_000;
+            if taps > 1 && channels % 16 > 0 || is_slow && height != 7 {
                 continue;
             }
             let (places, windows) = (height * width, w.out.iter().product::<usize>());

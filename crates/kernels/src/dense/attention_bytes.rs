@@ -15,6 +15,8 @@
 //! It deliberately takes nothing beside queries, keys and values: no mask, bias, cap or sink ([`DenseAttention::integers`]). A query that is not finite gives
 //! NaN, a key that is not gives NaN everywhere in its head, a value in its channel.
 //!
+//! Where the CPU multiplies tiles (AMX) `x86` computes the same.
+//!
 //! The bits do not depend on the tier nor on how queries are shared out: what is not an integer sum is one chain, 16 and the fixed tree, or the rotation's stages.
 
 use super::DenseAttention;
@@ -363,7 +365,7 @@ impl Strip<'_> {
         let factor = s.splat(self.factor);
         let strip = self.state.len();
         for (row, words) in self.queries.chunks_exact_mut(sizes.quads()).enumerate() {
-            // Rows of a head are far apart, so nothing fetches those of the next strip by itself.
+            // Rows of a head are far apart, so no CPU fetches those of its next strip by itself. After the last one this asks for what nobody needs.
             let next = self.rows.data.as_ptr().wrapping_add((row + strip) * self.rows.stride);
             for line in (0..sizes.width).step_by(LANES) {
                 s.prefetch_l2(next.wrapping_add(line).cast());
@@ -592,7 +594,7 @@ impl Strip<'_> {
     }
 }
 
-/// Scores of keys behind the last one of a block are those of nothing.
+/// Scores of keys behind the last one become those of nothing, in the 16 that are partly seen; others behind have to be.
 #[inline(always)]
 pub(super) fn mask_behind<S: Simd>(s: S, seen: usize, scores: &mut [Scores]) {
     if seen.is_multiple_of(LANES) {
@@ -637,7 +639,7 @@ impl DenseAttention {
         STRIP_QUERIES.min(self.queries)
     }
 
-    /// Elements of what [`Packed`] and [`Strip`] borrow, in the order of their fields but for the floats, which are last; each begins with a line of the cache.
+    /// Elements of what [`Packed`] and [`Strip`] borrow, in the order of their fields but for the floats, which are last; whole lines of the cache.
     fn bytes_elems(&self) -> [usize; 13] {
         let (sizes, strip) = (self.sizes(), self.bytes_strip());
         let (keys, channels) = (sizes.blocks() * BLOCK_KEYS, sizes.vectors() * LANES);

@@ -4,7 +4,7 @@
 //! them where they are: filters are in the lanes of a product, four channels of a place are repeated in all of them. A chain of integers goes over up to 256 channels of a
 //! tap; then it is multiplied with the scale of the place and added to the sums of the taps before, in the order of the taps. What all of a window
 //! has in common, the scale of the filter and the bias, comes at the end. A strip of windows is multiplied with as many weights at a time as stay in the L1
-//! cache; its sums wait in the output meanwhile. Input and output are planes or blocks, with the same bits.
+//! cache; its sums wait in the output meanwhile. Where the CPU multiplies tiles (AMX) `x86` does the same with windows as rows. Input and output are planes or blocks, with the same bits.
 
 use super::blocks::{GROUP, groups};
 use super::conv::Window;
@@ -352,7 +352,7 @@ impl Sample<'_> {
         }
     }
 
-    /// Multiplies the first windows by tiles, as far as they fill some; returns how many.
+    /// Multiplies the first windows by tiles, where a last one has enough of them; returns how many.
     #[cfg(target_arch = "x86_64")]
     fn multiply_tiles(
         &self,

@@ -6,7 +6,6 @@ use super::super::attention_bytes::{
 use crate::matmul::AMX_ROWS as ROWS;
 use cactus_simd::{Amx, Avx512, LANES, OpFor, Simd, Tiles};
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 /// Tiles of a strip.
 const TILES: usize = STRIP_QUERIES / ROWS;
@@ -47,6 +46,12 @@ impl OpFor<Avx512> for Run<'_> {
 
     #[inline(always)]
     fn eval(mut self, s: Avx512) {
+        const {
+            assert!(
+                CHUNK_KEYS == DEPTH && GROUPS.is_multiple_of(SUMS),
+                "whole tiles of keys"
+            )
+        };
         self.strip.begin(s);
         // SAFETY: the only ones of this thread: nothing below makes others.
         let tiles = unsafe { self.token.tiles::<DEPTH>() };
@@ -59,7 +64,7 @@ impl OpFor<Avx512> for Run<'_> {
         let whole = (self.strip.queries.len() / packed.sizes.quads() / ROWS).min(TILES);
         let mut found = [[<Sharing as bytemuck::Zeroable>::zeroed(); ROWS / HALF]; TILES];
         for block in 0..packed.sizes.blocks() {
-            // One after the other for all queries: a tile has to wait for what was just stored.
+            // Each step for all queries of a strip before the next, as a tile that reads what was just stored waits for it, and the first products of a step for their rows.
             for tile in 0..whole {
                 self.score(
                     s,
@@ -71,7 +76,7 @@ impl OpFor<Avx512> for Run<'_> {
                 );
             }
             for tile in 0..whole {
-                ask_for(s, packed.values, packed.sizes, block, tile..whole);
+                ask_for(s, packed.values, packed.sizes, block, [tile, whole]);
                 let (scores, _) = memory.scores[tile].as_chunks::<HALF>();
                 let (shares, _) = memory.shares[tile].as_chunks_mut::<HALF>();
                 for (half, (scores, shares)) in scores.iter().zip(shares).enumerate() {
@@ -79,13 +84,9 @@ impl OpFor<Avx512> for Run<'_> {
                 }
             }
             for tile in 0..whole {
-                ask_for(
-                    s,
-                    packed.keys,
-                    packed.sizes,
-                    (block + 1) % packed.sizes.blocks(),
-                    tile..whole,
-                );
+                // After the last block the next strip begins with the first.
+                let next = (block + 1) % packed.sizes.blocks();
+                ask_for(s, packed.keys, packed.sizes, next, [tile, whole]);
                 self.add(
                     s,
                     &tiles,
@@ -167,7 +168,7 @@ impl Run<'_> {
             let first = block * packed.sizes.vectors() + vector;
             tiles.clear_all();
             for chunk in 0..packed.sizes.seen(block).div_ceil(CHUNK_KEYS) {
-                // SAFETY: a line of each query, which is all that it has of these keys.
+                // SAFETY: a line of each of 16 queries, as a block has more chunks.
                 unsafe { tiles.rows_at::<0>(shares.as_ptr().cast::<Line>().add(chunk).cast(), size_of::<Shares>()) };
                 multiply(tiles, |c| {
                     &packed.values[(first + c) * (BLOCK_KEYS / 4) + chunk * (CHUNK_KEYS / 4)..][..CHUNK_KEYS / 4]
@@ -190,13 +191,13 @@ impl Run<'_> {
     }
 }
 
-/// Asks for lines of a block that the first tile of queries would wait for otherwise: an equal part with each tile that is left.
+/// Asks for lines of a block that the first tile of queries would wait for otherwise: part `tile` of `whole` equal ones.
 #[inline(always)]
-fn ask_for(s: Avx512, lines: &[Line], sizes: Sizes, block: usize, left: Range<usize>) {
+fn ask_for(s: Avx512, lines: &[Line], sizes: Sizes, block: usize, [tile, whole]: [usize; 2]) {
     // As many for keys as for values.
     let of_block = BLOCK_KEYS / 4 * sizes.vectors();
-    let each = of_block.div_ceil(left.end);
-    let first = block * of_block + left.start * each;
+    let each = of_block.div_ceil(whole);
+    let first = block * of_block + tile * each;
     for line in first..lines.len().min(first + each) {
         s.prefetch(lines.as_ptr().wrapping_add(line).cast());
     }

@@ -1,6 +1,6 @@
 //! Convolutions on bytes: windows are rows of tiles, filters their columns.
 //!
-//! A tile of rows is 64 channels of a tap of 16 windows. It is read where the places are, if those are equally far apart and as long as lines of the cache; otherwise it is copied first.
+//! A tile of rows is 64 channels of a tap of 16 windows. It is read where the places are, if those are equally far apart and whole lines of the cache; otherwise it is copied first.
 
 use super::super::blocks::GROUP;
 use super::super::conv_bytes::{Lines, Sample, Step};
@@ -72,7 +72,7 @@ impl Memory {
     /// Loads a piece of tile `T` of windows.
     ///
     /// # Safety
-    /// [`Part::find`] has found it last.
+    /// The last [`Part::find`] has set it, and the sample is still borrowed.
     #[inline(always)]
     unsafe fn load<const T: usize>(&self, tiles: &Tiles<DEPTH>, step: usize, piece: usize) {
         match self.rows[step][T][piece] {
@@ -157,7 +157,7 @@ impl Part<'_, '_> {
         // By pointers, as checks would take longer than what they check.
         let (bytes, marks) = (sample.chunks.as_ptr(), sample.marks.as_ptr());
         for (tile, starts) in self.starts.chunks(ROWS).enumerate() {
-            // What is behind the last window is any.
+            // Rows behind the last window are arbitrary.
             let mut places = [starts[starts.len() - 1]; ROWS];
             places[..starts.len()].copy_from_slice(starts);
             let apart = places[1] - places[0];
@@ -303,7 +303,7 @@ impl Part<'_, '_> {
     }
 }
 
-/// Asks for the lines of a tile that come some time after chunk `first`.
+/// Asks for the lines of a tile, [`AHEAD`] bytes behind chunk `first`.
 #[inline(always)]
 fn fetch_ahead(s: Avx512, lines: &[Lines], first: usize) {
     let lines = lines.as_ptr().wrapping_add(first).cast::<u8>().wrapping_add(AHEAD);
@@ -312,7 +312,7 @@ fn fetch_ahead(s: Avx512, lines: &[Lines], first: usize) {
     }
 }
 
-/// The lines of a tile that begins with chunk `first`. What is behind the last chunk of a block is zeros, what is behind that of a tap any.
+/// The lines of a tile that begins with chunk `first`. What is behind the last chunk of a block is zeros, what is behind that of a tap is arbitrary.
 #[inline(always)]
 fn tile_of<'a>(lines: &'a [Lines], first: usize, spare: &'a mut [Lines; CHUNKS]) -> &'a [[i8; 64]] {
     let found = &lines[first..];
